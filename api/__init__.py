@@ -1,0 +1,1 @@
+"""HTTP in, events out: the FastAPI side. Never talks RQ internals or vLLM inference."""

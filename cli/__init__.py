@@ -1,0 +1,1 @@
+"""The command `rejoinder`: composes the other packages."""

@@ -1,0 +1,1 @@
+"""The contract between the API and the workers. Imports neither."""

@@ -1,0 +1,25 @@
+"""Bytes to wire values and back: the only JSON reader and writer of the house.
+
+Law: what came is what goes. Integers of any size, `null` and absence, empty lists and key order survive a round trip.
+Not JSON, so refused: NaN, Infinity, lone surrogates, nesting beyond the parser's limit.
+"""
+
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json, to_json
+
+#: A JSON object as it stood on the wire.
+Wire: TypeAlias = dict[str, Any]
+
+
+def decode(raw: bytes | str) -> Any:
+    """Parse one JSON value. Raises `ValueError`, whose message never holds the text."""
+    try:
+        return from_json(raw, allow_inf_nan=False)
+    except ValueError:
+        raise ValueError("not valid JSON") from None
+
+
+def encode(value: Any) -> bytes:
+    """One line of compact UTF-8 JSON."""
+    return to_json(value, inf_nan_mode="null")

@@ -1,0 +1,57 @@
+"""Every setting, read once from `REJOINDER_…` environment variables. The only reader of the environment.
+
+README's table documents each of them; `tests/test_settings.py` fails when one is missing there.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import AliasChoices, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Settings(BaseSettings):
+    """The settings of one process. Times are seconds unless a name says otherwise; sizes are bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="REJOINDER_", frozen=True, populate_by_name=True)
+
+    redis_url: str = Field(
+        "redis://127.0.0.1:6379/0", validation_alias=AliasChoices("REJOINDER_REDIS_URL", "REDIS_URL")
+    )
+    key_prefix: str = "rejoinder:"
+    redis_connections: Annotated[int, Field(ge=2)] = 32
+    redis_timeout: Seconds = 5.0
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8700
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024 * 1024
+    keepalive: Literal["event", "comment", "off"] = "event"
+    keepalive_interval: Seconds = 15.0
+    models_cache: Seconds = 30.0
+
+    vllm_url: str = "http://127.0.0.1:8000"
+    vllm_api_key: SecretStr | None = None
+    connect_timeout: Seconds = 5.0
+    first_event_timeout: Seconds = 600.0
+    stall_timeout: Seconds = 120.0
+    turn_timeout: Seconds = 3600.0
+    max_event_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+
+    workers: Annotated[int, Field(ge=1)] = 1
+    concurrency: Annotated[int, Field(ge=1)] = 100
+    drain_timeout: Seconds = 10.0
+    lease: Seconds = 10.0
+    sweep_interval: Seconds = 2.0
+    flush_interval_ms: Annotated[float, Field(ge=0)] = 5.0
+
+    response_ttl: Seconds = 30 * 24 * 3600.0
+    unstored_ttl: Seconds = 600.0
+    event_log_ttl: Seconds = 3600.0
+
+    #: What `reasoning.context: auto` means, by model; models not named here use `all_turns`.
+    reasoning_context: dict[str, Literal["all_turns", "current_turn"]] = {}
+    #: Added to the upstream body's `chat_template_kwargs`, by model: what makes its template keep earlier reasoning.
+    chat_template_kwargs: dict[str, dict[str, object]] = {}
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"

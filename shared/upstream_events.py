@@ -1,0 +1,149 @@
+"""What an event stream can tell us, as frozen values: the vocabulary between `normalize` and `accumulator`. Pure.
+
+vLLM's stream and our own event log speak the same language, so both are read through these types: the log folds back
+into items by the accumulator that wrote it. Indices are as the wire says them; `None` where it says nothing.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from shared.json_codec import Wire
+
+
+class TextKind(Enum):
+    """Which text of an item a fragment belongs to; the value is the wire's name for it."""
+
+    OUTPUT_TEXT = "output_text"
+    REFUSAL = "refusal"
+    REASONING_TEXT = "reasoning_text"
+    SUMMARY_TEXT = "summary_text"
+    ARGUMENTS = "function_call_arguments"
+    INPUT = "custom_tool_call_input"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event belongs: an item (by slot, by id, or both), and a part inside it."""
+
+    output_index: int | None
+    item_id: str | None
+    part_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemAdded:
+    """`response.output_item.added`."""
+
+    place: Place
+    item: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDone:
+    """`response.output_item.done` whose item can be trusted, field by field."""
+
+    place: Place
+    item: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class ItemMalformed:
+    """`response.output_item.done` whose item can't: nothing is taken from it, the drafts stand."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class PartAdded:
+    """`content_part.added`, `reasoning_part.added` or `reasoning_summary_part.added`."""
+
+    place: Place
+    kind: TextKind
+    part: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A fragment of one text. `logprobs` is None where the wire had none or an empty list."""
+
+    place: Place
+    kind: TextKind
+    delta: str
+    logprobs: list[Wire] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDone:
+    """The whole of one text: it replaces what the deltas gave. `name` only for a function call's arguments."""
+
+    place: Place
+    kind: TextKind
+    text: str
+    name: str | None = None
+    logprobs: list[Wire] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartDone:
+    """`content_part.done` and its kin: a whole part."""
+
+    place: Place
+    kind: TextKind
+    part: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationAdded:
+    """`response.output_text.annotation.added`."""
+
+    place: Place
+    annotation_index: int | None
+    annotation: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """An event of a type that we do not know: passed on in its place, renumbered, changing no state."""
+
+    type: str
+    body: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The terminal event: how the upstream says the response ended, and what its final snapshot holds.
+
+    `status` is `completed`, `incomplete`, `failed` or `cancelled`. `output` is the snapshot's items, None where it has
+    no list. `error` holds only `code` and `type` of the upstream's error: its message may echo content.
+    """
+
+    status: str
+    output: list[Wire] | None
+    usage: Wire | None
+    incomplete_details: Wire | None
+    error: Wire | None
+    service_tier: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Nothing to act on. `counted` where it is a fault of the upstream worth a metric, by a fixed reason."""
+
+    reason: str
+    counted: bool = True
+
+
+UpstreamEvent: TypeAlias = (
+    ItemAdded
+    | ItemDone
+    | ItemMalformed
+    | PartAdded
+    | TextDelta
+    | TextDone
+    | PartDone
+    | AnnotationAdded
+    | Forwarded
+    | Finished
+    | Skipped
+)

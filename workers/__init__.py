@@ -1,0 +1,1 @@
+"""One job is one turn: the only code that runs inference on vLLM."""
