@@ -1,0 +1,158 @@
+"""From a stored history and a new input to the body that vLLM is sent. Pure.
+
+Law: the body is a copy, built key by key, so stored items never change and no mark of ours can leave. Items keep their
+order: ancestors root to leaf, each turn's input then output, then the new input. Reasoning that nobody here can read is
+refused, never dropped or replaced by its summary; so is an item that stands for others and can't be resolved: a history
+is whole or it is not sent.
+
+Instructions are this request's only and go up as `instructions`. System and developer messages stay where they stand.
+`truncation: auto` goes up as it came: vLLM then cuts the prompt from its left.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from shared.errors import InvalidRequest
+from shared.items import kind, name_of, plain_text
+from shared.json_codec import Wire
+from shared.parameters import UPSTREAM_EXTRAS
+from shared.rewrite import CUT, answers, is_call, upstream_items
+from shared.tools import upstream_tools
+
+ReasoningContext = Literal["all_turns", "current_turn"]
+
+_AS_ASKED: Final = (
+    "model",
+    "instructions",
+    "max_output_tokens",
+    "parallel_tool_calls",
+    "temperature",
+    "top_p",
+    "truncation",
+    *UPSTREAM_EXTRAS,
+)
+_CONTEXTS: Final[dict[object, ReasoningContext]] = {"all_turns": "all_turns", "current_turn": "current_turn"}
+_LOGPROBS: Final = "message.output_text.logprobs"
+_UNRESOLVED: Final = {
+    "compaction": "holds an earlier history that only its maker can read",
+    "item_reference": "stands for a stored item and was not resolved",
+}
+
+
+@dataclass(frozen=True)
+class ReplayPolicy:
+    """What the settings say about one model."""
+
+    #: What `reasoning.context: auto` means.
+    reasoning_context: ReasoningContext = "all_turns"
+    #: What makes the model's template keep earlier reasoning; the caller's own entries win.
+    chat_template_kwargs: Wire = field(default_factory=dict)
+
+
+def ensure_replayable(items: Sequence[Wire]) -> None:
+    """Refuse what vLLM could not be given in full: encrypted-only reasoning, compactions, unresolved references.
+
+    Raises `InvalidRequest` (400, param `input`) that names the item's id. The blob is not echoed.
+    """
+    for item in items:
+        what = kind(item)
+        if what == "reasoning" and item.get("encrypted_content") and not plain_text(item.get("content")):
+            message = f"Reasoning {name_of(item)} holds only encrypted content, which this server can't read."
+            raise InvalidRequest(message, param="input", code="invalid_encrypted_content")
+        if what in _UNRESOLVED:
+            raise InvalidRequest(f"Input {name_of(item)} {_UNRESOLVED[what]}.", param="input", code="invalid_value")
+
+
+def merge_input(history: Sequence[Wire], new: Sequence[Wire]) -> list[Wire]:
+    """History, then what is new in `new`: an item of a known type and id that agrees with its first copy is left out.
+
+    Null, absent and empty lists say nothing, so they agree with anything; a status may differ. Items without an id are
+    never merged. Raises `InvalidRequest` naming the id when two copies tell different things.
+    """
+    merged: list[Wire] = []
+    first: dict[tuple[str, str], Wire] = {}
+    for item in (*history, *new):
+        if not isinstance(own := item.get("id"), str):
+            merged.append(item)
+            continue
+        known = first.setdefault((kind(item), own), item)
+        if known is item:
+            merged.append(item)
+        elif not _agree(known, item):
+            raise InvalidRequest(f"Input {name_of(item)} differs from the one already in this history.", param="input")
+    return merged
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if one in (None, []) or other in (None, []):
+        return True
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(_agree(one[key], other[key]) for key in one.keys() & other.keys() - {"status"})
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_agree, one, other))
+    if isinstance(one, list | str) and isinstance(other, list | str):
+        return plain_text(one) == plain_text(other)
+    return bool(one == other)
+
+
+def effective_context(options: Wire, policy: ReplayPolicy) -> ReasoningContext:
+    """The `reasoning.context` in force: the caller's, or for `auto` and none the model's."""
+    return _CONTEXTS.get((options.get("reasoning") or {}).get("context"), policy.reasoning_context)
+
+
+def upstream_body(
+    options: Wire, history: Sequence[Wire], new: Sequence[Wire], *, seed: int, policy: ReplayPolicy
+) -> Wire:
+    """The body of vLLM's `POST /v1/responses`. The caller's own `seed` wins over `seed`.
+
+    Raises `InvalidRequest` as `ensure_replayable` and `merge_input` do.
+    """
+    items = merge_input(history, new)
+    ensure_replayable(items)
+    if effective_context(options, policy) == "current_turn":
+        items = _without_earlier_reasoning(items)
+    body: Wire = {key: options[key] for key in _AS_ASKED if key in options}
+    body |= {"stream": True, "store": False, "seed": options.get("seed", seed)}
+    body["input"] = [sent for item in _without_cut_calls(items) for sent in upstream_items(item)]
+    body |= upstream_tools(options, items) | _reasoning(options) | _text(options) | _logprobs(options)
+    if kwargs := policy.chat_template_kwargs | options.get("chat_template_kwargs", {}):
+        body["chat_template_kwargs"] = kwargs
+    return deepcopy(body)
+
+
+def _without_earlier_reasoning(items: Sequence[Wire]) -> list[Wire]:
+    """Reasoning after the last user message stays: a tool loop in progress keeps its own."""
+    users = [index for index, item in enumerate(items) if kind(item) == "message" and item["role"] == "user"]
+    start = users[-1] if users else 0
+    return [item for index, item in enumerate(items) if index >= start or kind(item) != "reasoning"]
+
+
+def _without_cut_calls(items: Sequence[Wire]) -> list[Wire]:
+    """A call that was cut is left out, and so is what answers no other call than a cut one."""
+    calls = [item for item in items if is_call(item)]
+    whole = {item["call_id"] for item in calls if item.get("status") != CUT}
+    cut = {item["call_id"] for item in calls if item.get("status") == CUT}
+    return [
+        item for item in items if not (is_call(item) and item.get("status") == CUT) and answers(item) not in cut - whole
+    ]
+
+
+def _reasoning(options: Wire) -> Wire:
+    effort = (options.get("reasoning") or {}).get("effort")
+    return {"reasoning": {"effort": effort}} if effort else {}
+
+
+def _text(options: Wire) -> Wire:
+    form = (options.get("text") or {}).get("format") or {"type": "text"}
+    if form["type"] == "text":
+        return {}
+    return {"text": {"format": {key: value for key, value in form.items() if value is not None}}}
+
+
+def _logprobs(options: Wire) -> Wire:
+    """The only `include` value that changes what vLLM generates; without it no log probabilities are returned."""
+    if _LOGPROBS not in options.get("include", ()):
+        return {}
+    return {"include": [_LOGPROBS]} | ({"top_logprobs": options["top_logprobs"]} if "top_logprobs" in options else {})
