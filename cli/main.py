@@ -1,0 +1,136 @@
+"""The command `rejoinder`. Each command names its process, builds the settings from flags over environment, and starts.
+
+What a command runs is imported inside it: `rejoinder --version` loads none of it, and a worker never loads the API.
+"""
+
+import socket
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+from setproctitle import setproctitle
+
+from shared.settings import Settings
+
+app = typer.Typer(
+    name="rejoinder",
+    help="A stateful Responses API for self-hosted vLLM: every response is a durable job.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a traceback with local variables would show what users wrote
+)
+
+Host = Annotated[str | None, typer.Option("--host", metavar="H", help="Address to serve at.")]
+Port = Annotated[int | None, typer.Option("--port", metavar="P", help="Port to serve at; 0 takes a free one.")]
+Vllm = Annotated[str | None, typer.Option("--vllm", metavar="URL", help="Address of vLLM.")]
+Redis = Annotated[str | None, typer.Option("--redis", metavar="URL", help="Address of Redis.")]
+Concurrency = Annotated[
+    int | None, typer.Option("--concurrency", metavar="N", help="Turns that one worker runs at once.")
+]
+
+
+def main() -> None:
+    """The console entry."""
+    app()
+
+
+def _fail(command: str, message: str) -> NoReturn:
+    sys.stderr.write(f"rejoinder {command}: {message}\n")
+    raise typer.Exit(2)
+
+
+def _settings(command: str, **flags: Any) -> Settings:
+    """Flags over environment over defaults. What is wrong is named; its value, perhaps a secret, is not."""
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        wrong = error.errors(include_input=False, include_url=False)
+        _fail(command, "; ".join(f"setting {'.'.join(map(str, one['loc']))}: {one['msg']}" for one in wrong))
+    except SettingsError as error:
+        _fail(command, str(error))
+
+
+def _show_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if value:
+        sys.stdout.write(f"rejoinder {version('rejoinder')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def rejoinder(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Take the flags that need no command."""
+
+
+@app.command()
+def up(
+    *,
+    vllm: Vllm = None,
+    simulate: Annotated[bool, typer.Option("--simulate", help="Start a simulated vLLM and use it.")] = False,
+    redis: Redis = None,
+    host: Host = None,
+    port: Port = None,
+    workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Worker processes.")] = None,
+    concurrency: Concurrency = None,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Folder that the Redis we start keeps its data in.")
+    ] = Path(".rejoinder"),
+) -> None:
+    """Run everything in one terminal: Redis where none is given, the API and its workers."""
+    setproctitle("rejoinder up")
+    if simulate and vllm is not None:
+        _fail("up", "--simulate and --vllm exclude each other; give one of them")
+    flags = {"vllm_url": vllm, "redis_url": redis, "host": host, "port": port, "workers": workers}
+    settings = _settings("up", **flags, concurrency=concurrency)
+    from cli.up import up as run
+
+    raise typer.Exit(run(settings, simulate=simulate, data=data))
+
+
+@app.command()
+def api(
+    *,
+    vllm: Vllm = None,
+    redis: Redis = None,
+    host: Host = None,
+    port: Port = None,
+    fd: Annotated[int | None, typer.Option("--fd", hidden=True, help="An inherited listening socket.")] = None,
+) -> None:
+    """Serve the HTTP API."""
+    setproctitle("rejoinder api")
+    settings = _settings("api", vllm_url=vllm, redis_url=redis, host=host, port=port)
+    from api.app import serve
+
+    serve(settings, None if fd is None else [socket.socket(fileno=fd)])
+
+
+@app.command()
+def worker(*, vllm: Vllm = None, redis: Redis = None, concurrency: Concurrency = None) -> None:
+    """Run turns: stream them from vLLM and store what comes."""
+    setproctitle("rejoinder worker")
+    settings = _settings("worker", vllm_url=vllm, redis_url=redis, concurrency=concurrency)
+    from workers.jobs import connect
+    from workers.pool import run_worker
+
+    raise typer.Exit(run_worker(settings, connect))
+
+
+@app.command()
+def demo() -> None:
+    """Show the main job in this terminal, with everything it needs."""
+    setproctitle("rejoinder demo")
+    from cli.demo import run_demo
+
+    raise typer.Exit(run_demo())
+
+
+if __name__ == "__main__":
+    main()
