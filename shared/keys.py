@@ -47,3 +47,7 @@ class Keys:
     def outbox(self, shard: int) -> str:
         """Stream: what must happen in other slots after a commit in this one."""
         return f"{self.prefix}{{s{shard:02d}}}:outbox"
+
+    def item(self, item_id: str) -> str:
+        """String: the id of the response that holds the item (for `item_reference`)."""
+        return f"{self.prefix}item:{item_id}"

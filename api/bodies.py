@@ -1,0 +1,27 @@
+"""Request bodies in, JSON answers out."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shared.errors import InvalidRequest
+from shared.json_codec import decode, encode
+
+
+async def read_json(request: Request, limit: int) -> Any:
+    """The JSON body, of at most `limit` bytes. Raises `InvalidRequest`, 413 where it is larger."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > limit:
+            raise InvalidRequest(f"The request body is larger than {limit} bytes.", status=413)
+    try:
+        return decode(bytes(body))
+    except ValueError:
+        raise InvalidRequest("We could not parse the JSON body of your request. Send one JSON object.") from None
+
+
+def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A JSON answer, written losslessly."""
+    return Response(encode(value), status, headers, media_type="application/json")

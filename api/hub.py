@@ -1,0 +1,193 @@
+"""One reader, many followers: a single blocking XREAD carries every followed response of this process.
+
+The reader decodes each entry once, into SSE bytes, and keeps the newest of each followed response in a small window.
+Followers hold nothing but a position: they take from the window at their own pace, and one that fell out of it reads
+the log itself until it is back. So a slow follower costs neither memory nor time, and each gets the same bytes.
+
+A blocked XREAD can't gain streams, so the reader also waits on a wake stream of its own.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from shared.event_log import EventLog, read_entry
+from shared.events import TERMINAL, LogEntry, entry_id, sse_frame
+from shared.keys import Keys
+from shared.redis_client import command, connect, connect_blocking
+from shared.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+#: Events of one response kept for its followers; who is further behind reads the log.
+_WINDOW = 256
+#: Entries taken per stream and read, from the reader's XREAD and from the log alike.
+_COUNT = 200
+_BLOCK = 5.0
+_RETRY_PAUSE = 0.5
+
+
+class Frame(NamedTuple):
+    """One event, ready to send."""
+
+    sequence_number: int
+    bytes: bytes
+    entry: LogEntry
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the response ends with it."""
+        return self.entry.field in TERMINAL
+
+
+class _Topic:
+    """One followed response: its newest frames, gapless, and who waits for the next."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position  # sequence number of the newest event read
+        self.followers = 0
+        self._window: deque[Frame] = deque(maxlen=_WINDOW)
+        self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def add(self, frames: list[Frame]) -> None:
+        self._window.extend(frames)
+        self.position = frames[-1].sequence_number
+        self.wake()
+
+    def wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
+        changed.set_result(None)
+
+    def after(self, position: int) -> list[Frame] | None:
+        """The frames after `position`; None where the window begins later."""
+        missing = self.position - position
+        if missing <= 0:
+            return []
+        if missing > len(self._window):
+            return None
+        return [self._window[index] for index in range(-missing, 0)]
+
+    async def changed(self, patience: float) -> None:
+        await asyncio.wait((self._changed,), timeout=patience)
+
+
+class Hub:
+    """`follow` from any request; `run` is the one task that reads."""
+
+    def __init__(self, event_log: EventLog, settings: Settings) -> None:
+        self._event_log = event_log
+        self._keys = Keys(settings.key_prefix)
+        self._settings = settings
+        self._topics: dict[str, _Topic] = {}
+        self._wake_key = f"{settings.key_prefix}wake:{secrets.token_hex(8)}"
+        self._wake_id = "0-0"
+        self._nudges = connect(settings)
+        self._nudge_due = False
+        self._nudging: asyncio.Task[None] | None = None
+
+    async def follow(self, response_id: str, after: int, patience: float) -> AsyncGenerator[list[Frame], None]:
+        """The events after the cursor in order, each once, ending after the terminal one.
+
+        An empty list says that nothing came for `patience` seconds; the caller decides what that means. Raises
+        `redis.exceptions.RedisError` when the log can't be read.
+        """
+        position = after
+        topic: _Topic | None = None
+        try:
+            while True:
+                frames = topic.after(position) if topic else None
+                if frames is None:
+                    frames = await self._read(response_id, position)
+                    if not frames and topic is None:
+                        topic = self._join(response_id, position)
+                        continue
+                if not frames and topic is not None:
+                    await topic.changed(patience)
+                    frames = topic.after(position)
+                    if frames is None:
+                        continue
+                yield frames
+                if frames:
+                    position = frames[-1].sequence_number
+                    if frames[-1].terminal:
+                        return
+        finally:
+            if topic is not None:
+                self._leave(response_id, topic)
+
+    async def _read(self, response_id: str, position: int) -> list[Frame]:
+        return [_frame(*found) for found in await self._event_log.read(response_id, position, _COUNT)]
+
+    def _join(self, response_id: str, position: int) -> _Topic:
+        topic = self._topics.get(response_id)
+        if topic is None:
+            topic = self._topics[response_id] = _Topic(position)
+            self._nudge()
+        topic.followers += 1
+        return topic
+
+    def _leave(self, response_id: str, topic: _Topic) -> None:
+        topic.followers -= 1
+        if topic.followers == 0 and self._topics.get(response_id) is topic:
+            del self._topics[response_id]
+
+    def _nudge(self) -> None:
+        """Make a blocked XREAD return and take in the new stream. One nudge serves all that joined before it."""
+        self._nudge_due = True
+        if self._nudging is None or self._nudging.done():
+            self._nudging = asyncio.create_task(self._send_nudges())
+
+    async def _send_nudges(self) -> None:
+        while self._nudge_due:
+            self._nudge_due = False
+            try:
+                pipeline = self._nudges.pipeline(transaction=False)
+                pipeline.xadd(self._wake_key, {"w": ""}, maxlen=1, approximate=False)
+                pipeline.expire(self._wake_key, 60)
+                await pipeline.execute()
+            except RedisError as error:
+                _log.warning("could not wake the reader: %s", type(error).__name__)
+
+    async def run(self) -> None:
+        """Read until cancelled. An outage of Redis is waited out; followers find out by themselves."""
+        client = connect_blocking(self._settings, _BLOCK)
+        try:
+            while True:
+                try:
+                    await self._read_once(client)
+                except RedisError as error:
+                    _log.warning("reader: %s, trying again", type(error).__name__)
+                    await asyncio.sleep(_RETRY_PAUSE)
+        finally:
+            await client.aclose()
+
+    async def _read_once(self, client: Redis) -> None:
+        topics = list(self._topics.items())
+        streams = [self._wake_key, *(self._keys.events(response_id) for response_id, _ in topics)]
+        cursors = [self._wake_id, *(entry_id(topic.position) for _, topic in topics)]
+        found = await command(
+            client, "XREAD", "COUNT", _COUNT, "BLOCK", int(_BLOCK * 1000), "STREAMS", *streams, *cursors
+        )
+        by_key = dict(zip(streams[1:], topics, strict=True))
+        for key, entries in found or ():
+            response = by_key.get(key.decode())
+            if response is None:
+                self._wake_id = entries[-1][0]
+            else:
+                response[1].add([_frame(*read_entry(entry)) for entry in entries])
+
+    async def aclose(self) -> None:
+        """Drop the hub's connections."""
+        if self._nudging is not None:
+            await asyncio.gather(self._nudging, return_exceptions=True)
+        await self._nudges.aclose()
+
+
+def _frame(sequence_number: int, entry: LogEntry) -> Frame:
+    return Frame(sequence_number, sse_frame(sequence_number, entry), entry)

@@ -1,0 +1,73 @@
+"""`/v1/responses`: create, retrieve, follow."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from api.bodies import json_answer, read_json
+from api.services import Services, ServicesDep
+from api.subscribe import EventStream
+from shared.errors import InvalidRequest, NotFound
+from shared.json_codec import Wire
+from shared.record import Record
+from shared.request import parse_request
+
+router = APIRouter(prefix="/v1/responses")
+
+
+@router.post("")
+async def create(request: Request, services: ServicesDep) -> Response:
+    """Submit a response; answer with its stream, with its end, or, in the background, at once."""
+    wanted = parse_request(await read_json(request, services.settings.max_body_bytes))
+    record = await services.submissions.submit(wanted)
+    if wanted.stream:
+        return EventStream(services.subscriptions.frames(record, -1))
+    if wanted.background:
+        return json_answer(record.response())
+    response, status = await services.subscriptions.final(record)
+    return json_answer(response) if status == 200 else _failed(response, status)
+
+
+def _failed(response: Wire, status: int) -> Response:
+    """A failed plain call: the response's error as an HTTP error. A retry would generate anew, so none is asked for."""
+    return json_answer({"error": response["error"]}, status, {"x-should-retry": "false"})
+
+
+@router.get("/{response_id}")
+async def retrieve(
+    response_id: str,
+    services: ServicesDep,
+    stream: Annotated[bool, Query()] = False,  # noqa: FBT002 - a query parameter
+    starting_after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
+) -> Response:
+    """The response as it stands, or, with `stream=true`, its events after the cursor, live until it ends."""
+    record = await services.store.load(response_id)
+    if record is None or not (record.store or record.background):
+        raise NotFound(f"Response with id '{response_id}' not found.")
+    if not stream:
+        return json_answer(record.response())
+    after = -1 if starting_after is None else starting_after
+    await _ensure_followable(record, after, services)
+    return EventStream(services.subscriptions.frames(record, after))
+
+
+async def _ensure_followable(record: Record, after: int, services: Services) -> None:
+    if not record.background:
+        raise InvalidRequest(
+            "Only a response created with `background: true` can be streamed after its creation.",
+            param="stream",
+            code="invalid_request_error",
+        )
+    if not record.status.terminal and after >= record.sequence:
+        raise InvalidRequest(
+            f"The cursor lies past the last event, {record.sequence - 1}. Start again from an earlier one.",
+            param="starting_after",
+            code="invalid_value",
+        )
+    if not await services.event_log.exists(record.response_id):
+        raise InvalidRequest(
+            "The events of this response are no longer kept. Retrieve the response without `stream`.",
+            param="stream",
+            code="invalid_request_error",
+        )

@@ -1,0 +1,73 @@
+"""What routes depend on: the connections and tasks of one API process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+from redis.asyncio import Redis
+
+from api.hub import Hub
+from api.models import Models
+from api.submit import Submissions
+from api.subscribe import Subscriptions
+from shared.event_log import EventLog
+from shared.presence import Presence
+from shared.queue import TurnQueue
+from shared.redis_client import connect
+from shared.settings import Settings
+from shared.store import ResponseStore
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything a route may ask for."""
+
+    settings: Settings
+    redis: Redis
+    store: ResponseStore
+    event_log: EventLog
+    models: Models
+    presence: Presence
+    submissions: Submissions
+    subscriptions: Subscriptions
+
+
+@asynccontextmanager
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
+    """The services, for as long as the block runs. Connects at first use, so Redis may come later."""
+    client = connect(settings)
+    store, event_log = ResponseStore(client, settings), EventLog(client, settings)
+    queue, models, hub = TurnQueue(settings.redis_url, settings), Models(settings), Hub(event_log, settings)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(client.aclose)
+        stack.callback(queue.close)
+        stack.push_async_callback(models.aclose)
+        stack.push_async_callback(hub.aclose)
+        reader = asyncio.create_task(hub.run(), name="hub")
+        stack.push_async_callback(_stop, reader)
+        yield Services(
+            settings=settings,
+            redis=client,
+            store=store,
+            event_log=event_log,
+            models=models,
+            presence=Presence(client, settings),
+            submissions=Submissions(store, queue, models, settings),
+            subscriptions=Subscriptions(hub, store, settings),
+        )
+
+
+async def _stop(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _services(request: Request) -> Services:
+    return cast("Services", request.app.state.services)
+
+
+#: The services, as a parameter of a route.
+ServicesDep = Annotated[Services, Depends(_services)]

@@ -1,0 +1,73 @@
+"""From a request to a durable job: checks, record, job, in this order.
+
+Law: what can be refused is refused before anything is written; what is accepted is a record first and a job second, so
+that a crash in between loses nothing (the sweeper enqueues it).
+"""
+
+import asyncio
+import secrets
+import time
+
+from api.models import Models
+from shared.errors import NotFound
+from shared.events import CREATED, QUEUED, PublicEvent
+from shared.history import item_history
+from shared.ids import new_response_id, shard_of
+from shared.items import references
+from shared.json_codec import Wire
+from shared.queue import TurnQueue
+from shared.record import Record
+from shared.replay import ReplayPolicy, effective_context, ensure_replayable, merge_input
+from shared.request import ResponseRequest
+from shared.response import Status
+from shared.settings import Settings
+from shared.store import Creation, ResponseStore
+
+
+class Submissions:
+    """Turns requests into jobs."""
+
+    def __init__(self, store: ResponseStore, queue: TurnQueue, models: Models, settings: Settings) -> None:
+        self._store = store
+        self._queue = queue
+        self._models = models
+        self._settings = settings
+
+    async def submit(self, request: ResponseRequest) -> Record:
+        """Create and enqueue. Raises `ApiError` (nothing was written) or `redis.exceptions.RedisError`."""
+        await self._models.ensure_known(request.model)
+        parent = request.previous_response_id
+        history = item_history(await self._store.rehydrate(parent)) if parent else []
+        items = await self._resolved(request.input)
+        ensure_replayable(merge_input(history, items))
+        record = self._record(request)
+        events = [PublicEvent(CREATED, 0, {"response": record.response()})]
+        if record.background:
+            events.append(PublicEvent(QUEUED, 1, {"response": record.response()}))
+        if await self._store.create(record, items, events) is Creation.READY:
+            await asyncio.to_thread(self._queue.enqueue, record.response_id)
+        return record
+
+    def _record(self, request: ResponseRequest) -> Record:
+        parent = request.previous_response_id
+        policy = ReplayPolicy(self._settings.reasoning_context.get(request.model, ReplayPolicy.reasoning_context))
+        seed = request.options.get("seed")
+        return Record(
+            response_id=new_response_id(shard_of(parent) if parent else None),
+            created_at=int(time.time()),
+            status=Status.QUEUED if request.background else Status.IN_PROGRESS,
+            options=request.options,
+            seed=seed if seed is not None else secrets.randbelow(2**31),
+            reasoning_context=effective_context(request.options, policy),
+            parent=parent,
+        )
+
+    async def _resolved(self, items: list[Wire]) -> list[Wire]:
+        """The items with every `item_reference` replaced by the stored item; `NotFound` (404, `input`) without one."""
+        resolved = list(items)
+        for index, item_id in references(items):
+            item = await self._store.item(item_id)
+            if item is None:
+                raise NotFound(f"Item with id '{item_id}' not found.", param="input")
+            resolved[index] = item
+        return resolved

@@ -1,0 +1,133 @@
+"""From events to what a client reads: an SSE stream, or the final response of a plain call.
+
+Law: every stream ends, with the terminal event or with a clear error, and then `[DONE]`. A frame leaves in one write.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from redis.exceptions import RedisError
+from starlette.responses import StreamingResponse
+from starlette.types import Send
+
+from api.hub import Frame, Hub
+from shared.errors import ApiError, NotFound, Unavailable
+from shared.events import public_event
+from shared.json_codec import Wire, encode
+from shared.record import Record
+from shared.settings import Settings
+from shared.store import ResponseStore
+
+DONE = b"data: [DONE]\n\n"
+
+#: Against proxies that gather a stream before they pass it on.
+HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+class Subscriptions:
+    """Follows responses for clients."""
+
+    def __init__(self, hub: Hub, store: ResponseStore, settings: Settings) -> None:
+        self._hub = hub
+        self._store = store
+        self._settings = settings
+
+    async def frames(self, record: Record, after: int) -> AsyncGenerator[bytes, None]:
+        """SSE bytes of the events after the cursor, ending with `[DONE]`.
+
+        Raises `ApiError` where it can't start; what goes wrong later is told in the stream.
+        """
+        last = after
+        try:
+            async with aclosing(
+                self._hub.follow(record.response_id, after, self._settings.keepalive_interval)
+            ) as reads:
+                async for frames in reads:
+                    if frames:
+                        last = frames[-1].sequence_number
+                        yield b"".join(frame.bytes for frame in frames)
+                        continue
+                    if not await self._expects_more(record.response_id, last):
+                        break
+                    if keepalive := self._keepalive(last):
+                        yield keepalive
+        except (ApiError, RedisError) as error:
+            yield _error_frame(error, last)
+        yield DONE
+
+    async def final(self, record: Record) -> tuple[Wire, int]:
+        """The Response object inside the terminal event, and the HTTP status that a plain call answers with.
+
+        Raises `ApiError` when the end can't be waited for.
+        """
+        try:
+            async with aclosing(self._hub.follow(record.response_id, -1, self._settings.keepalive_interval)) as reads:
+                last = -1
+                async for frames in reads:
+                    if not frames:
+                        if not await self._expects_more(record.response_id, last):
+                            break
+                        continue
+                    last = frames[-1].sequence_number
+                    if frames[-1].terminal:
+                        return await self._outcome(record.response_id, frames[-1])
+        except RedisError:
+            raise Unavailable(
+                "The event log can't be read right now. The response goes on; retrieve it by its id."
+            ) from None
+        raise ApiError("The response ended without a terminal event.")
+
+    async def _outcome(self, response_id: str, terminal: Frame) -> tuple[Wire, int]:
+        response: Wire = public_event(terminal.sequence_number, terminal.entry).body["response"]
+        if response["status"] != "failed":
+            return response, 200
+        record = await self._store.load(response_id)
+        return response, record.ending.http_status if record and record.ending else 500
+
+    async def _expects_more(self, response_id: str, last: int) -> bool:
+        """Nothing came for a while: whether something still can. Raises `ApiError` where events are lost."""
+        record = await self._store.load(response_id)
+        if record is None:
+            raise NotFound(f"Response '{response_id}' was deleted or has expired.")
+        if record.status.terminal and last >= record.sequence - 1:
+            return False
+        if record.status.terminal or last >= record.sequence:
+            raise ApiError(
+                f"The event log of response '{response_id}' is no longer whole. Retrieve the response instead."
+            )
+        return True
+
+    def _keepalive(self, last: int) -> bytes | None:
+        match self._settings.keepalive:
+            case "event":
+                return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % max(last, 0)
+            case "comment":
+                return b": keepalive\n\n"
+            case "off":
+                return None
+
+
+def _error_frame(error: ApiError | RedisError, last: int) -> bytes:
+    if not isinstance(error, ApiError):
+        error = Unavailable("The event log can't be read right now. Resume at your cursor.")
+    told = {
+        "type": "error",
+        "sequence_number": max(last, 0),
+        "code": error.code,
+        "message": error.message,
+        "param": error.param,
+    }
+    return b"event: error\ndata: %b\n\n" % encode(told)
+
+
+class EventStream(StreamingResponse):
+    """Frames as they come. When the client leaves, the source is closed at once, not when it is collected."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send until the source ends or the client leaves."""
+        async with aclosing(self._frames):
+            await super().stream_response(send)
+
+    def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(frames, headers=HEADERS)
+        self._frames = frames

@@ -1,0 +1,197 @@
+"""Responses in Redis: create, claim, renew, load, rehydrate. The one place that knows a record's fields in Redis.
+
+Every change is one script, so a reader sees all of it or nothing. A missing ancestor fails closed: never a shorter
+history.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from redis.asyncio import Redis
+
+from shared.errors import InvalidRequest
+from shared.events import PublicEvent, log_entry
+from shared.history import Turn
+from shared.ids import shard_of
+from shared.json_codec import Wire, decode
+from shared.keys import Keys
+from shared.record import HEAD, Record
+from shared.redis_client import Script, command, run_scripts
+from shared.response import Status
+from shared.settings import Settings
+
+_CREATE = Script("create")
+_CLAIM = Script("claim")
+_RENEW = Script("renew")
+_REHYDRATE = Script("rehydrate")
+
+#: Ancestors read by one call of the rehydrate script: bounds how long Redis is kept busy.
+_STEPS = 64
+
+#: How long a created response may stay unclaimed before the sweeper looks whether its job exists.
+_SUBMIT_LEASE_MS = 30_000
+
+_EXTEND = "local s = redis.call('TIME'); redis.call('ZADD', KEYS[1], 'XX', s[1] * 1000 + ARGV[2], ARGV[1])"
+
+
+class Creation(Enum):
+    """What became of a creation."""
+
+    READY = "ready"
+    WAITING = "waiting"  # for its parent to end
+
+
+def parent_not_found(response_id: str) -> InvalidRequest:
+    """OpenAI's refusal of a `previous_response_id` that is unknown, expired or was not stored."""
+    return InvalidRequest(
+        f"Previous response with id '{response_id}' not found.",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )
+
+
+class ResponseStore:
+    """All methods raise `redis.exceptions.RedisError` when Redis is away."""
+
+    def __init__(self, client: Redis, settings: Settings) -> None:
+        self._client = client
+        self._keys = Keys(settings.key_prefix)
+        self._lease_ms = int(settings.lease * 1000)
+        self._ttl_ms = int(settings.response_ttl * 1000)
+
+    async def create(self, record: Record, items: Sequence[Wire], events: Sequence[PublicEvent]) -> Creation:
+        """Save a new record with its first events; sending it twice creates it once.
+
+        Raises `InvalidRequest` when the parent vanished, or still runs and this response is not a background one.
+        """
+        keys, response_id, fields = self._keys, record.response_id, record.fields(items)
+        names = [keys.response(response_id), keys.events(response_id), keys.live_of(response_id)]
+        if record.parent is not None:
+            names += [keys.response(record.parent), keys.children(record.parent)]
+        arguments: list[Any] = [_SUBMIT_LEASE_MS, response_id, int(record.background), len(fields)]
+        for name, value in fields.items():
+            arguments += [name, value]
+        for event in events:
+            arguments += log_entry(event)
+        if record.store:
+            await self._index(response_id, items)
+        match await _CREATE(self._client, names, arguments):
+            case b"waiting":
+                return Creation.WAITING
+            case b"no_parent":
+                raise parent_not_found(record.parent or "")
+            case b"parent_running":
+                raise InvalidRequest(
+                    f"Previous response '{record.parent}' has not ended yet. Wait for its end, or continue it with "
+                    "`background: true`.",
+                    param="previous_response_id",
+                )
+            case _:
+                return Creation.READY
+
+    async def _index(self, response_id: str, items: Sequence[Wire]) -> None:
+        """Note where these items live; an id that is noted already stays where it was first."""
+        pipeline = self._client.pipeline(transaction=False)
+        for item in items:
+            if isinstance(item_id := item.get("id"), str):
+                pipeline.set(self._keys.item(item_id), response_id, px=self._ttl_ms, nx=True)
+        await pipeline.execute()
+
+    async def item(self, item_id: str) -> Wire | None:
+        """The stored item of this id, whichever response holds it."""
+        found = await command(self._client, "GET", self._keys.item(item_id))
+        record = await self.load(found.decode()) if found else None
+        if record is None:
+            return None
+        items = [*record.output, *await self.input_items(record.response_id)]
+        return next((item for item in items if item.get("id") == item_id), None)
+
+    async def claim(self, response_id: str, token: str, *, lost: bool = False) -> Record | None:
+        """Become the one writer of a response, under a lease; None where somebody else is, or where it has ended.
+
+        `lost` claims a turn whose lease ran out. The same `token` claims once, however often it is sent.
+        """
+        keys = [self._keys.response(response_id), self._keys.live_of(response_id)]
+        fence = await _CLAIM(self._client, keys, [response_id, self._lease_ms, token, "lost" if lost else "new"])
+        return await self.load(response_id) if fence else None
+
+    async def renew(self, fences: dict[str, int]) -> set[str]:
+        """Renew the leases of running turns, id -> fence; gives the ids that are no longer theirs."""
+        commands = [
+            _RENEW.command(
+                [self._keys.response(response_id), self._keys.live_of(response_id)],
+                [response_id, fence, self._lease_ms],
+            )
+            for response_id, fence in fences.items()
+        ]
+        answers = await run_scripts(self._client, commands, [_RENEW])
+        return {response_id for response_id, renewed in zip(fences, answers, strict=True) if renewed == 0}
+
+    async def load(self, response_id: str) -> Record | None:
+        """The record with the items that are complete so far; None for an id that is unknown or no id of ours."""
+        if shard_of(response_id) is None:
+            return None
+        key = self._keys.response(response_id)
+        fields = dict(zip(HEAD, await command(self._client, "HMGET", key, *HEAD), strict=True))
+        if fields["status"] is None or fields["sequence"] is None:
+            return None
+        present = {name.encode(): value for name, value in fields.items() if value is not None}
+        return Record.read(response_id, present, await self._output(key))
+
+    async def input_items(self, response_id: str) -> list[Wire]:
+        """The response's own input, as it came."""
+        key = self._keys.response(response_id)
+        count = int(await command(self._client, "HGET", key, "inputs") or 0)
+        names = [f"input:{index}" for index in range(count)]
+        return [decode(item) for item in await command(self._client, "HMGET", key, *names)] if names else []
+
+    async def _output(self, key: str) -> list[Wire]:
+        """Items in order, up to the first that is not complete yet."""
+        items: list[Wire] = []
+        while True:
+            names = [f"output:{index}" for index in range(len(items), len(items) + 16)]
+            for item in await command(self._client, "HMGET", key, *names):
+                if item is None:
+                    return items
+                items.append(decode(item))
+
+    async def rehydrate(self, response_id: str) -> list[Turn]:
+        """The turns from the root to `response_id`, itself included; their time to live starts anew.
+
+        Raises `InvalidRequest` (`previous_response_not_found`) when one of them is missing or was not stored.
+        """
+        turns: list[Turn] = []
+        if shard_of(response_id) is None:
+            raise parent_not_found(response_id)
+        record_key = self._keys.response(response_id)
+        base = record_key.removesuffix(response_id)
+        at = response_id
+        while at:
+            more, found = await _REHYDRATE(self._client, [base + at], [base, at, _STEPS, self._ttl_ms])
+            for turn_id, status, *items in found:
+                if not status:
+                    raise parent_not_found(turn_id.decode())
+                own, output = ([decode(item) for item in side] for side in items)
+                turns.append(Turn(turn_id.decode(), Status(status.decode()), own, output))
+            at = more.decode()
+        turns.reverse()
+        return turns
+
+    async def expired(self, shards: Sequence[int]) -> list[str]:
+        """Ids of live responses in these shards whose lease has run out."""
+        seconds, microseconds = await self._client.time()
+        now = seconds * 1000 + microseconds // 1000
+        pipeline = self._client.pipeline(transaction=False)
+        for shard in shards:
+            pipeline.zrangebyscore(self._keys.live(shard), "-inf", now, start=0, num=100)
+        return [member.decode() for members in await pipeline.execute() for member in members]
+
+    async def extend_unclaimed(self, response_id: str) -> None:
+        """Look at an unclaimed response again later."""
+        key = self._keys.live_of(response_id)
+        await command(self._client, "EVAL", _EXTEND, 1, key, response_id, _SUBMIT_LEASE_MS)
+
+    async def forget_live(self, response_id: str) -> None:
+        """Drop a response from the live ones: it has ended, or it is gone."""
+        await self._client.zrem(self._keys.live_of(response_id), response_id)

@@ -1,0 +1,95 @@
+"""The sweeper: what to do about a live response whose lease has run out. Every worker process runs one.
+
+* never claimed: its submitter died between creating and enqueueing, or its job got lost; enqueue it (a job that still
+  waits is left alone, however long the queue);
+* claimed: its worker died or was cut off; take it over, fold the event log back, and end it as failed with what it had.
+
+After an outage of Redis nobody is swept for one lease: the living must get a chance to renew first.
+"""
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import AsyncIterator
+
+from redis.exceptions import RedisError
+from shared.fold import fold
+
+from shared.errors import UpstreamError
+from shared.events import PublicEvent, public_event
+from shared.ids import SHARDS
+from shared.queue import TurnQueue
+from shared.record import Record
+from workers.leases import LeaseLost
+from workers.turn import Turn, TurnContext
+
+_log = logging.getLogger(__name__)
+
+_READ_COUNT = 1000
+
+
+class Sweeper:
+    """`run` sweeps until cancelled, `sweep` once."""
+
+    def __init__(self, context: TurnContext, queue: TurnQueue) -> None:
+        self._context = context
+        self._queue = queue
+
+    async def run(self) -> None:
+        """Sweep every `sweep_interval`, spread a little so that processes don't march in step."""
+        settings = self._context.settings
+        while True:
+            await asyncio.sleep(settings.sweep_interval * random.uniform(0.75, 1.25))  # noqa: S311 - spread, not secret
+            try:
+                await self.sweep()
+            except RedisError as error:
+                _log.warning("sweep failed: %s", type(error).__name__)
+                await asyncio.sleep(settings.lease)
+
+    async def sweep(self) -> None:
+        """Look at every shard once. Raises `redis.exceptions.RedisError`."""
+        shards = range(SHARDS)
+        await self._context.outbox.drain(shards)
+        for response_id in await self._context.store.expired(shards):
+            await self._look_at(response_id)
+
+    async def _look_at(self, response_id: str) -> None:
+        store = self._context.store
+        record = await store.load(response_id)
+        if record is None or record.status.terminal:
+            await store.forget_live(response_id)
+        elif record.fence > 0:
+            await self._end_lost(response_id)
+        else:
+            await self._requeue(record)
+
+    async def _requeue(self, record: Record) -> None:
+        parent = await self._context.store.load(record.parent) if record.parent else None
+        waits = parent is not None and not parent.status.terminal
+        if not waits and not await asyncio.to_thread(self._queue.is_waiting, record.response_id):
+            _log.warning("%s: had no job, enqueued again", record.response_id)
+            await asyncio.to_thread(self._queue.enqueue, record.response_id)
+        await self._context.store.extend_unclaimed(record.response_id)
+
+    async def _end_lost(self, response_id: str) -> None:
+        record = await self._context.store.claim(response_id, secrets.token_hex(8), lost=True)
+        if record is None:
+            return
+        _log.warning("%s: its worker is gone, ending it", response_id)
+        events = [event async for event in self._log_of(record)]
+        failure = UpstreamError("The worker that generated this response died.", status=500)
+        try:
+            await Turn(record, fold(events), self._context).end([], failure)
+        except LeaseLost:
+            _log.info("%s: another writer ended it", response_id)
+
+    async def _log_of(self, record: Record) -> AsyncIterator[PublicEvent]:
+        after = -1
+        while True:
+            entries = await self._context.event_log.read(record.response_id, after, _READ_COUNT)
+            for number, entry in entries:
+                yield public_event(number, entry)
+            if len(entries) < _READ_COUNT:
+                return
+            after = entries[-1][0]
