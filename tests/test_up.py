@@ -36,7 +36,8 @@ def end(*_):
     note("ended")
     os._exit(0)
 signal.signal(signal.SIGTERM, end)
-notes.with_suffix(".url").write_text(os.environ["REJOINDER_REDIS_URL"])
+if part == "worker":
+    notes.with_suffix(".url").write_text(os.environ["REJOINDER_REDIS_URL"])
 note("began")
 print("a line of", part, flush=True)
 if part == os.environ.get("BROKEN"):
@@ -45,7 +46,9 @@ if part != "api":
     signal.pause()
 class Ready(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200 if notes.read_text().count("worker began") >= int(os.environ["NEEDED"]) else 503)
+        noted = notes.read_text()
+        ready = "simulate-vllm began" in noted and noted.count("worker began") >= int(os.environ["NEEDED"])
+        self.send_response(200 if ready else 503)
         self.end_headers()
         self.wfile.write(str(os.getpid()).encode())
 server = http.server.HTTPServer(("", 0), Ready, bind_and_activate=False)
