@@ -20,7 +20,7 @@ from cli.embedded_redis import EmbeddedRedis
 from cli.preflight import NotStarted, check_redis, free_port, listen, warn_without_vllm
 from cli.redis_binary import RedisNotStarted
 from cli.supervisor import Keeper, Pace, Part, Supervisor, say
-from shared.json_codec import encode
+from shared.json_codec import decode, encode
 from shared.settings import Settings
 
 #: How this program starts itself. `-P`: a folder named `api` or `cli` where the user stands is none of ours.
@@ -142,13 +142,16 @@ class _Up:
         waited = 0.0
         async with httpx.AsyncClient(base_url=_url(listening, host), trust_env=False, timeout=2.0) as client:
             while True:
+                missing = "the API"
                 with suppress(httpx.HTTPError):
-                    if (await client.get("/ready")).status_code == httpx.codes.OK:
+                    answer = await client.get("/ready")
+                    if answer.status_code == httpx.codes.OK:
                         return
+                    missing = _missing(answer)
                 await asyncio.sleep(_READY_POLL)
                 waited += _READY_POLL
                 if waited - _READY_POLL < _STILL_WAITING <= waited:
-                    say("not ready yet: GET /ready says what is missing")
+                    say(f"not ready yet, still waiting for: {missing}")
 
     async def _end(self) -> None:
         """End what runs, in order and in bounded time."""
@@ -163,6 +166,15 @@ class _Up:
         self._supervisor.close()
         if self._own_redis is not None:
             self._own_redis.close()
+
+
+def _missing(answer: httpx.Response) -> str:
+    """The parts that `GET /ready` does not find."""
+    try:
+        parts = decode(answer.content)
+        return ", ".join(name for name, found in parts.items() if not found)
+    except (ValueError, AttributeError):
+        return f"the API (status {answer.status_code})"
 
 
 async def _end(keeper: Keeper | None) -> None:
