@@ -74,12 +74,12 @@ def merge_input(history: Sequence[Wire], new: Sequence[Wire]) -> list[Wire]:
     merged: list[Wire] = []
     first: dict[tuple[str, str], Wire] = {}
     for item in (*history, *new):
-        if not isinstance(own := item.get("id"), str):
+        own = item.get("id")
+        known = first.get((kind(item), own)) if isinstance(own, str) else None
+        if known is None:
             merged.append(item)
-            continue
-        known = first.setdefault((kind(item), own), item)
-        if known is item:
-            merged.append(item)
+            if isinstance(own, str):
+                first[kind(item), own] = item
         elif not _agree(known, item):
             raise InvalidRequest(f"Input {name_of(item)} differs from the one already in this history.", param="input")
     return merged

@@ -47,6 +47,8 @@ def parse_request(body: object) -> ResponseRequest:
     """Check a create body. Raises `InvalidRequest` for its first fault, with OpenAI's `param` and `code`."""
     if not isinstance(body, dict):
         raise InvalidRequest("The request body must be a JSON object.", code="invalid_type")
+    if body.get("model") is None:
+        raise missing("model")
     _refuse_unbuilt(body)
     try:
         parsed = Parameters.model_validate(body)

@@ -82,7 +82,7 @@ def response_object(
         "presence_penalty": float(echo("presence_penalty", 0.0)),
         "previous_response_id": echo("previous_response_id"),
         "prompt_cache_key": echo("prompt_cache_key"),
-        "prompt_cache_options": echo("prompt_cache_options"),
+        "prompt_cache_options": _cache_options(echo("prompt_cache_options")),
         "prompt_cache_retention": echo("prompt_cache_retention"),
         "reasoning": _reasoning(echo("reasoning", {}), reasoning_context),
         "safety_identifier": echo("safety_identifier"),
@@ -103,6 +103,10 @@ def response_object(
 def _reasoning(asked: Wire, context: str) -> Wire:
     summary = asked.get("summary") or asked.get("generate_summary")
     return {"effort": asked.get("effort"), "summary": summary, "context": context}
+
+
+def _cache_options(asked: Wire | None) -> Wire | None:
+    return None if asked is None else {"mode": "implicit", "ttl": "30m"} | asked
 
 
 def _text(asked: Wire) -> Wire:

@@ -97,8 +97,8 @@ def _check_allowed(choice: Wire, tools: Sequence[Wire]) -> None:
 def _need_usable(wanted: Sequence[Wire], tools: Sequence[Wire]) -> None:
     if any(tool["type"] in _SENT for tool in wanted):
         return
-    if tools:
-        _refuse_forced(tools, tools[0]["type"])
+    if wanted:
+        _refuse_forced(tools, wanted[0]["type"])
     raise wrong_value("tool_choice", "a call can't be required without tools")
 
 

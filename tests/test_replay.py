@@ -1,0 +1,661 @@
+"""The upstream body: order, merging, context, what is always sent and what never; and that a real vLLM would take it.
+
+`refused_by_vllm` restates what vLLM 0.32 accepts: its item, tool and choice types are those of the `openai` package, a
+few rules of its own follow. It is first held against every captured request and the status a real vLLM gave it.
+"""
+
+import copy
+import itertools
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from openai.types.responses import ResponseInputItemParam, ResponseOutputItem, ResponseTextConfig, Tool
+from openai.types.responses.response import ToolChoice
+from pydantic import BaseModel, Field, ValidationError
+
+from shared.errors import ApiError, InvalidRequest
+from shared.replay import ReplayPolicy, effective_context, ensure_replayable, merge_input, upstream_body
+from shared.request import parse_request
+
+Item = dict[str, Any]
+
+CAPTURED = Path(__file__).parent / "captured"
+POLICY = ReplayPolicy()
+TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
+
+
+# --- the items of a conversation, as they are stored, and as they are sent ---
+
+
+def user(content: str) -> Item:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": content}]}
+
+
+def user_sent(content: str) -> Item:
+    return {**user(content), "status": "completed"}
+
+
+def reasoning(own: str, text: str, **more: Any) -> Item:
+    """As the store keeps it, nulls and a mark of ours included."""
+    return {
+        "id": own,
+        "type": "reasoning",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": text}],
+        "encrypted_content": None,
+        "status": None,
+        "_agentic_item_kind": "reasoning",
+        **more,
+    }
+
+
+def reasoning_sent(own: str, text: str) -> Item:
+    content = [{"type": "reasoning_text", "text": text}]
+    return {"type": "reasoning", "id": own, "status": "completed", "summary": [], "content": content}
+
+
+def call(own: str, call_id: str, city: str, **more: Any) -> Item:
+    return {
+        "id": own,
+        "type": "function_call",
+        "call_id": call_id,
+        "name": "get_weather",
+        "arguments": f'{{"city": "{city}"}}',
+        "namespace": None,
+        "status": "completed",
+        **more,
+    }
+
+
+def call_sent(own: str, call_id: str, city: str) -> Item:
+    return {key: value for key, value in call(own, call_id, city).items() if value is not None}
+
+
+def output(call_id: str, text: str) -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+def output_sent(call_id: str, text: str) -> Item:
+    return {**output(call_id, text), "status": "completed"}
+
+
+def said(own: str, text: str, **more: Any) -> Item:
+    content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+    return {"id": own, "type": "message", "role": "assistant", "status": "completed", "content": content, **more}
+
+
+def said_sent(own: str, text: str) -> Item:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"id": own, "type": "message", "role": "assistant", "status": "completed", "content": content}
+
+
+# Three turns of a tool loop: a question with two calls, their outputs and the answer, a second question.
+TURN_1 = [
+    user("Weather in Paris and Rome?"),
+    reasoning("rs_1", "two calls"),
+    call("fc_1", "c1", "Paris"),
+    call("fc_2", "c2", "Rome"),
+]
+TURN_2 = [output("c1", "sunny"), output("c2", "rainy"), reasoning("rs_2", "I can answer"), said("msg_1", "Sun, rain.")]
+NEW = [user("And tomorrow?")]
+
+TURN_1_SENT = [
+    user_sent("Weather in Paris and Rome?"),
+    reasoning_sent("rs_1", "two calls"),
+    call_sent("fc_1", "c1", "Paris"),
+    call_sent("fc_2", "c2", "Rome"),
+]
+TURN_2_SENT = [
+    output_sent("c1", "sunny"),
+    output_sent("c2", "rainy"),
+    reasoning_sent("rs_2", "I can answer"),
+    said_sent("msg_1", "Sun, rain."),
+]
+
+
+def body_of(
+    new: list[Item], history: list[Item] | None = None, policy: ReplayPolicy = POLICY, **options: Any
+) -> dict[str, Any]:
+    """The upstream body; fails when anything that went in was changed, or shares a part with what came out."""
+    given = (options | {"model": "tiny"}, history or [], new)
+    before = copy.deepcopy(given)
+    body = upstream_body(given[0], given[1], given[2], seed=7, policy=policy)
+    assert given == before
+    _spoil(body)
+    assert given == before
+    return upstream_body(given[0], given[1], given[2], seed=7, policy=policy)
+
+
+def _spoil(value: Any) -> None:
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _spoil(part)
+    if isinstance(value, dict | list):
+        value.clear()
+
+
+def test_three_turns_of_a_tool_loop_in_order() -> None:
+    assert body_of(NEW, TURN_1 + TURN_2, tools=[TOOL], instructions="Be brief.", temperature=0) == {
+        "model": "tiny",
+        "instructions": "Be brief.",
+        "temperature": 0,
+        "stream": True,
+        "store": False,
+        "seed": 7,
+        "input": [*TURN_1_SENT, *TURN_2_SENT, user_sent("And tomorrow?")],
+        "tools": [TOOL],
+        "tool_choice": "auto",
+    }
+
+
+def test_second_turn_keeps_the_reasoning_before_its_calls() -> None:
+    assert body_of(TURN_2[:2], TURN_1)["input"] == [*TURN_1_SENT, *TURN_2_SENT[:2]]
+
+
+def test_no_mark_of_ours_goes_up() -> None:
+    sent = json.dumps(body_of(NEW, TURN_1 + TURN_2))
+    assert "_agentic_item_kind" not in sent
+    assert "encrypted_content" not in sent
+    assert "null" not in sent
+
+
+# --- merging ---
+
+BLOB = "gAAAcanary=="
+
+MERGED: dict[str, tuple[list[Item], list[Item], list[Item]]] = {
+    "nothing shared": ([user("a")], [user("a")], [user("a"), user("a")]),
+    "resent as stored": ([*TURN_1], [*TURN_1[1:], output("c1", "x")], [*TURN_1, output("c1", "x")]),
+    "resent without nulls, status and logprobs": (
+        [reasoning("rs_1", "a"), said("msg_1", "b")],
+        [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "a"}]},
+            {"role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "b"}]},
+        ],
+        [reasoning("rs_1", "a"), said("msg_1", "b")],
+    ),
+    "resent with its text as a string": (
+        [said("msg_1", "b")],
+        [{"role": "assistant", "id": "msg_1", "content": "b"}],
+        [said("msg_1", "b")],
+    ),
+    "resent without content": (
+        [reasoning("rs_1", "a")],
+        [{"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": BLOB}],
+        [reasoning("rs_1", "a")],
+    ),
+    "another status": (
+        [call("fc_1", "c1", "Paris", status="in_progress")],
+        [call("fc_1", "c1", "Paris")],
+        [call("fc_1", "c1", "Paris", status="in_progress")],
+    ),
+    "twice in the new input": ([], [said("msg_1", "a"), said("msg_1", "a")], [said("msg_1", "a")]),
+    "same id, other type": (
+        [reasoning("x", "a")],
+        [said("x", "b")],
+        [reasoning("x", "a"), said("x", "b")],
+    ),
+    "without ids": ([output("c1", "x")], [output("c1", "x")], [output("c1", "x"), output("c1", "x")]),
+    "null ids": (
+        [{**output("c1", "x"), "id": None}],
+        [{**output("c1", "x"), "id": None}],
+        [{**output("c1", "x"), "id": None}] * 2,
+    ),
+}
+
+
+@pytest.mark.parametrize(("history", "new", "merged"), MERGED.values(), ids=MERGED.keys())
+def test_merged(history: list[Item], new: list[Item], merged: list[Item]) -> None:
+    before = copy.deepcopy((history, new))
+    assert merge_input(history, new) == merged
+    assert (history, new) == before
+
+
+CONFLICTS: dict[str, tuple[Item, Item]] = {
+    "reasoning text": (reasoning("rs_1", "a"), reasoning("rs_1", "canary")),
+    "reasoning gained a part": (
+        reasoning("rs_1", "a"),
+        reasoning("rs_1", "a", content=[*reasoning("rs_1", "a")["content"], *reasoning("x", "canary")["content"]]),
+    ),
+    "summary": (
+        reasoning("rs_1", "a", summary=[{"type": "summary_text", "text": "s"}]),
+        reasoning("rs_1", "a", summary=[{"type": "summary_text", "text": "canary"}]),
+    ),
+    "blob": (reasoning("rs_1", "a", encrypted_content="b"), reasoning("rs_1", "a", encrypted_content=BLOB)),
+    "arguments": (call("rs_1", "c1", "Paris"), call("rs_1", "c1", "canary")),
+    "empty arguments": (call("rs_1", "c1", "Paris"), call("rs_1", "c1", "Paris", arguments="")),
+    "call id": (call("rs_1", "c1", "Paris"), call("rs_1", "canary", "Paris")),
+    "message text": (said("rs_1", "a"), said("rs_1", "canary")),
+    "message text as a string": (said("rs_1", "a"), {"role": "assistant", "id": "rs_1", "content": "canary"}),
+    "opaque item": ({"type": "acme:x", "id": "rs_1", "a": 1}, {"type": "acme:x", "id": "rs_1", "a": 2}),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), CONFLICTS.values(), ids=CONFLICTS.keys())
+@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
+def test_same_id_other_content_is_refused(one: Item, other: Item, *, turned: bool) -> None:
+    if turned:
+        one, other = other, one
+    for history, new in (([one], [other]), ([], [one, other])):
+        with pytest.raises(InvalidRequest) as caught:
+            merge_input(history, new)
+        assert (caught.value.status, caught.value.param) == (400, "input")
+        assert "'rs_1'" in caught.value.message
+        assert "canary" not in caught.value.message
+
+
+# --- what can't be replayed ---
+
+SEALED: dict[str, tuple[Item, str, str | None]] = {
+    "blob, null content": (
+        reasoning("rs_9", "", content=None, encrypted_content=BLOB),
+        "rs_9",
+        "invalid_encrypted_content",
+    ),
+    "blob, no content": (
+        {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": BLOB},
+        "rs_9",
+        "invalid_encrypted_content",
+    ),
+    "blob, empty content": (
+        reasoning("rs_9", "", content=[], encrypted_content=BLOB),
+        "rs_9",
+        "invalid_encrypted_content",
+    ),
+    "blob, empty text": (reasoning("rs_9", "", encrypted_content=BLOB), "rs_9", "invalid_encrypted_content"),
+    "blob and a summary": (
+        {
+            "type": "reasoning",
+            "id": "rs_9",
+            "summary": [{"type": "summary_text", "text": "canary"}],
+            "encrypted_content": BLOB,
+        },
+        "rs_9",
+        "invalid_encrypted_content",
+    ),
+    "without an id": ({"type": "reasoning", "encrypted_content": BLOB}, "without an id", "invalid_encrypted_content"),
+    "compaction": ({"type": "compaction", "id": "cmp_1", "encrypted_content": BLOB}, "cmp_1", "invalid_value"),
+    "unresolved reference": ({"id": "msg_9"}, "msg_9", "invalid_value"),
+}
+
+
+@pytest.mark.parametrize(("item", "named", "code"), SEALED.values(), ids=SEALED.keys())
+@pytest.mark.parametrize("where", ["history", "new"])
+def test_unreadable_items_are_refused(item: Item, named: str, code: str, where: str) -> None:
+    history, new = ([item], NEW) if where == "history" else ([], [item, *NEW])
+    for attempt in (
+        lambda: ensure_replayable([*history, *new]),
+        lambda: upstream_body({"model": "tiny"}, history, new, seed=1, policy=POLICY),
+        lambda: upstream_body(
+            {"model": "tiny", "reasoning": {"context": "current_turn"}}, history, new, seed=1, policy=POLICY
+        ),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            attempt()
+        error = caught.value
+        assert (error.status, error.type, error.param, error.code) == (400, "invalid_request_error", "input", code)
+        assert named in error.message
+        assert "canary" not in error.message
+
+
+def test_a_blob_beside_plaintext_is_left_behind() -> None:
+    stored = reasoning("rs_1", "a", encrypted_content=BLOB)
+    ensure_replayable([stored])
+    assert body_of(NEW, [stored])["input"] == [reasoning_sent("rs_1", "a"), user_sent("And tomorrow?")]
+
+
+def test_an_empty_blob_says_nothing() -> None:
+    stored = reasoning("rs_1", "", content=[], encrypted_content="")
+    assert body_of(NEW, [stored])["input"] == [user_sent("And tomorrow?")]
+
+
+# --- cut calls ---
+
+
+def test_a_cut_call_goes_with_its_output() -> None:
+    history = [
+        user("x"),
+        reasoning("rs_1", "r"),
+        call("fc_1", "c1", "Paris"),
+        call("fc_2", "c2", "Ro", status="incomplete"),
+        {"type": "custom_tool_call", "call_id": "c3", "name": "run", "input": "ca", "status": "incomplete"},
+        {"type": "shell_call", "call_id": "c4", "action": {}, "status": "incomplete"},
+    ]
+    new = [
+        output("c1", "sunny"),
+        output("c2", "none"),
+        {"type": "custom_tool_call_output", "call_id": "c3", "output": "none"},
+        {"type": "shell_call_output", "call_id": "c4", "output": "none"},
+        output("c9", "orphan"),
+    ]
+    assert body_of(new, history)["input"] == [
+        user_sent("x"),
+        reasoning_sent("rs_1", "r"),
+        call_sent("fc_1", "c1", "Paris"),
+        output_sent("c1", "sunny"),
+        output_sent("c9", "orphan"),
+    ]
+
+
+def test_a_call_made_again_keeps_its_output() -> None:
+    history = [call("fc_1", "c1", "Par", status="incomplete"), call("fc_2", "c1", "Paris")]
+    assert body_of([output("c1", "sunny")], history)["input"] == [
+        call_sent("fc_2", "c1", "Paris"),
+        output_sent("c1", "sunny"),
+    ]
+
+
+# --- reasoning.context ---
+
+CONTEXTS = {
+    "model default": (None, "all_turns", "all_turns"),
+    "auto": ("auto", "current_turn", "current_turn"),
+    "asked current": ("current_turn", "all_turns", "current_turn"),
+    "asked all": ("all_turns", "current_turn", "all_turns"),
+}
+
+
+@pytest.mark.parametrize(("asked", "default", "effective"), CONTEXTS.values(), ids=CONTEXTS.keys())
+def test_effective_context(asked: str | None, default: Any, effective: str) -> None:
+    policy = ReplayPolicy(reasoning_context=default)
+    options = {"model": "tiny"} | ({} if asked is None else {"reasoning": {"context": asked, "effort": None}})
+    assert effective_context(options, policy) == effective
+    # In a new turn the earlier reasoning goes; in a tool loop its own stays.
+    thoughts = [
+        [item["id"] for item in upstream_body(options, *items, seed=1, policy=policy)["input"] if "summary" in item]
+        for items in ((TURN_1 + TURN_2, NEW), (TURN_1, TURN_2[:2]), (TURN_1 + TURN_2 + NEW, [reasoning("rs_3", "z")]))
+    ]
+    kept = [["rs_1", "rs_2"], ["rs_1"], ["rs_1", "rs_2", "rs_3"]]
+    assert thoughts == (kept if effective == "all_turns" else [[], ["rs_1"], ["rs_3"]])
+
+
+def test_current_turn_without_a_user_message_keeps_all() -> None:
+    assert body_of([reasoning("rs_1", "a")], reasoning={"context": "current_turn"})["input"] == [
+        reasoning_sent("rs_1", "a")
+    ]
+
+
+# --- parameters ---
+
+SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "nothing given": ({}, {}),
+    "the caller's seed wins": ({"seed": 0}, {"seed": 0}),
+    "never sent": (
+        {
+            "background": True,
+            "store": True,
+            "stream": False,
+            "previous_response_id": "resp_1",
+            "metadata": {"a": "b"},
+            "stream_options": {"include_obfuscation": True},
+            "user": "u",
+            "safety_identifier": "s",
+            "prompt_cache_key": "k",
+            "service_tier": "fast",
+            "max_tool_calls": 3,
+            "include": ["reasoning.encrypted_content", "web_search_call.action.sources"],
+            "top_logprobs": 3,
+            "text": {"verbosity": "low"},
+            "reasoning": {"summary": "auto", "context": "all_turns"},
+        },
+        {},
+    ),
+    "sampling and limits": (
+        {"temperature": 0, "top_p": 0.5, "max_output_tokens": 3, "truncation": "auto", "parallel_tool_calls": False},
+        {"temperature": 0, "top_p": 0.5, "max_output_tokens": 3, "truncation": "auto", "parallel_tool_calls": False},
+    ),
+    "what vLLM adds": (
+        {"top_k": 5, "stop": ["\n"], "ignore_eos": True, "priority": -5, "enable_response_messages": True},
+        {"top_k": 5, "stop": ["\n"], "ignore_eos": True, "priority": -5, "enable_response_messages": True},
+    ),
+    "effort only": ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning": {"effort": "low"}}),
+    "log probabilities": (
+        {"include": ["message.output_text.logprobs", "file_search_call.results"], "top_logprobs": 2},
+        {"include": ["message.output_text.logprobs"], "top_logprobs": 2},
+    ),
+    "plain text format": ({"text": {"format": {"type": "text"}}}, {}),
+    "schema": (
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "strict": None}, "verbosity": "low"}},
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "sent"), SENT.values(), ids=SENT.keys())
+def test_parameters(options: dict[str, Any], sent: dict[str, Any]) -> None:
+    always = {"model": "tiny", "stream": True, "store": False, "seed": 7, "input": [user_sent("And tomorrow?")]}
+    assert body_of(NEW, **options) == always | sent
+
+
+def test_template_kwargs_of_the_model_and_the_caller() -> None:
+    policy = ReplayPolicy(chat_template_kwargs={"keep_thinking": True, "x": 1})
+    assert body_of(NEW, policy=policy)["chat_template_kwargs"] == {"keep_thinking": True, "x": 1}
+    asked = body_of(NEW, policy=policy, chat_template_kwargs={"x": 2})["chat_template_kwargs"]
+    assert asked == {"keep_thinking": True, "x": 2}
+    assert policy.chat_template_kwargs == {"keep_thinking": True, "x": 1}
+
+
+# --- what a real vLLM takes ---
+
+
+class _Reasoning(BaseModel):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+
+
+class VllmBody(BaseModel):
+    """vLLM's request shape, as far as it validates."""
+
+    input: str | list[ResponseInputItemParam | ResponseOutputItem] = Field(min_length=0)
+    model: str | None = None
+    instructions: str | None = None
+    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = None
+    max_output_tokens: int | None = Field(None, ge=1, le=2048)
+    metadata: dict[str, str] | None = None
+    reasoning: _Reasoning | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority"] = "auto"
+    temperature: float | None = Field(None, ge=0, le=2)
+    text: ResponseTextConfig | None = None
+    tool_choice: ToolChoice = "auto"
+    tools: list[Tool] = []
+    top_logprobs: int | None = Field(0, le=20)
+    top_p: float | None = Field(None, gt=0, le=1)
+    truncation: Literal["auto", "disabled"] | None = None
+    cache_salt: str | None = Field(None, min_length=1)
+
+
+_TAKEN = {
+    "message",
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+}
+
+
+def refused_by_vllm(body: dict[str, Any]) -> str | None:
+    """Why vLLM 0.32 would refuse the body or die on it; None where it takes it."""
+    body = copy.deepcopy(body)
+    items = body.get("input") if isinstance(body.get("input"), list) else []
+    for item in items:  # vLLM fills these in before it validates
+        if item.get("type") == "reasoning":
+            item.setdefault("id", "rs_x")
+        if item.get("type") == "message" and item.get("role") == "assistant" and isinstance(item["content"], list):
+            item.setdefault("id", "msg_x")
+            item.setdefault("status", "completed")
+            for part in item["content"]:
+                part.setdefault("annotations", [])
+    try:
+        VllmBody.model_validate(body)
+    except ValidationError as fault:
+        return f"{fault.error_count()} validation errors"
+    if body["input"] == [] or "prompt" in body or "previous_response_id" in body or body.get("background"):
+        return "not supported"
+    choice, tools = body.get("tool_choice"), body.get("tools", [])
+    if choice == "required" and not tools:
+        return "required without tools"
+    if (
+        isinstance(choice, dict)
+        and choice["type"] == "function"
+        and choice["name"] not in [t.get("name") for t in tools]
+    ):
+        return "unknown function"
+    if any((tool.get("format") or {}).get("type") == "grammar" for tool in tools):
+        return "grammar"
+    return next(filter(None, map(_refused_item, items)), None)
+
+
+def _refused_item(item: Item) -> str | None:
+    kind = item.get("type", "message")
+    if kind not in _TAKEN:
+        return f"unsupported item type {kind}"
+    if kind == "reasoning" and item.get("encrypted_content"):
+        return "encrypted content"
+    content = item.get("content")
+    if kind == "message" and isinstance(content, list):
+        if item["role"] == "assistant" and (not content or "text" not in content[0]):
+            return "assistant message without a text first"
+        if any(part["type"] in {"input_file", "input_image"} for part in content):
+            return "text model"
+    return None
+
+
+def captured() -> dict[str, tuple[dict[str, Any], int]]:
+    """Captured requests to `/v1/responses`, by name: the body, and the status that a real vLLM 0.32 gave it."""
+    elsewhere = {"chat", "chat_stream", "compact", "conversations", "detokenize", "err_cancel", "err_get"} | {
+        "input_tokens",
+        "render_responses",
+        "tokenize_chat",
+        "tokenize_prompt",
+        "err_badjson",  # no body at all
+        "err_ctype",
+    }
+    # Refused for what the served model is or how long its context is: no shape shows it.
+    of_the_model = {"ctx_too_long", "ctx_too_long_stream", "ctx_tight_stream", "err_model", "err_model_stream"} | {
+        "err_schema"
+    }
+    found = {}
+    for line in (CAPTURED / "SUMMARY.txt").read_text().splitlines():
+        name, status = line.split()[:2]
+        file = CAPTURED / f"{name}.request.json"
+        if file.exists() and name not in elsewhere | of_the_model and status.isdigit():
+            found[name] = (json.loads(file.read_text()), int(status))
+    return found
+
+
+REQUESTS = captured()
+TAKEN = {name: body for name, (body, status) in REQUESTS.items() if status == 200}
+
+#: Requests that vLLM takes and that we refuse, with our `param`.
+STRICTER = {
+    "err_conversation": "conversation",  # vLLM ignores it: the caller would lose the history
+    "err_no_model": "model",  # OpenAI requires it
+    "params_many": "stream_options",  # without `stream` (OpenAI reference)
+    "stream_string": "stream",  # "true" is no boolean
+    "tc_hosted": "tool_choice",  # a hosted tool can't be forced
+}
+
+
+def test_there_are_captures() -> None:
+    assert len(REQUESTS) > 150
+    assert len(TAKEN) > 100
+    assert STRICTER.keys() <= TAKEN.keys()
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_restated_rules_are_those_of_the_real_vllm(name: str) -> None:
+    body, status = REQUESTS[name]
+    assert (refused_by_vllm(body) is None) == (status == 200)
+
+
+@pytest.mark.parametrize("name", sorted(TAKEN.keys() - STRICTER.keys()))
+def test_what_vllm_takes_is_taken_and_sent_in_a_shape_it_takes(name: str) -> None:
+    request = parse_request(TAKEN[name])
+    body = upstream_body(request.options, [], request.input, seed=1, policy=POLICY)
+    assert refused_by_vllm(body) is None
+    # And as the history of another turn.
+    later = upstream_body({"model": "tiny"}, request.input, NEW, seed=1, policy=POLICY)
+    assert refused_by_vllm(later) is None
+
+
+@pytest.mark.parametrize(("name", "param"), STRICTER.items(), ids=STRICTER.keys())
+def test_where_we_are_stricter(name: str, param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request(TAKEN[name])
+    assert caught.value.param == param
+
+
+#: Requests that a real vLLM refuses or dies on and that now work, because of what is sent in their place.
+MENDED = {
+    "assistant_empty_content",
+    "assistant_null_status",
+    "assistant_output_text_notype",
+    "assistant_refusal",
+    "err_background_nostore",
+    "err_prev_id",
+    "include_unknown",
+    "include_unknown_stream",
+    "item_apply_patch_call",
+    "item_code_interpreter_call",
+    "item_computer_call",
+    "item_file_search_call",
+    "item_image_generation_call",
+    "item_local_shell_call",
+    "item_mcp_approval_request",
+    "item_mcp_approval_response",
+    "item_mcp_call",
+    "item_mcp_list_tools",
+    "item_shell_call",
+    "item_unknown_type",
+    "item_web_search_call",
+    "tool_custom_grammar",
+    "tool_unknown",
+    "turn2_enc_nonnull",
+    "turn2_enc_nonnull_stream",
+    "turn2_no_summary",
+}
+
+
+def test_what_vllm_refuses_is_mended_or_refused_at_the_door() -> None:
+    mended = set()
+    for name, (wire, status) in REQUESTS.items():
+        if status == 200:
+            continue
+        try:
+            request = parse_request(wire)
+            body = upstream_body(request.options, [], request.input, seed=1, policy=POLICY)
+        except ApiError:
+            continue
+        if refused_by_vllm(body) is None:
+            mended.add(name)
+    assert mended == MENDED
+
+
+def _grid() -> list[Item]:
+    """Assistant messages and reasoning items in every mix of contents, statuses and ids."""
+    empty: list[Any] = [None, []]
+    text = {"type": "output_text", "text": "a"}
+    refusal = {"type": "refusal", "refusal": "b"}
+    contents = ["", "a", [], [text], [refusal], [refusal, text], [{**text, "text": ""}, text]]
+    thoughts = [*empty, [{"type": "reasoning_text", "text": "t"}], [{"type": "reasoning_text", "text": ""}]]
+    items: list[Item] = []
+    for status, own in itertools.product([None, "completed", "incomplete", "in_progress", "odd"], [None, "x_1"]):
+        about = {"status": status, "id": own}
+        items += [{"type": "message", "role": "assistant", "content": content, **about} for content in contents]
+        items += [{"role": role, "content": content, **about} for role in ("user", "system") for content in contents]
+        items += [
+            {"type": "reasoning", "summary": gist, "content": thought, **about}
+            for gist in empty
+            for thought in thoughts
+        ]
+        items += [{"type": "function_call", "call_id": "c", "name": "n", "arguments": "", **about}]
+        items += [{"type": "function_call_output", "call_id": "c", "output": content, **about} for content in contents]
+    return items
+
+
+def test_every_mix_of_oddities_leaves_in_a_shape_that_vllm_takes() -> None:
+    for item in _grid():
+        request = parse_request({"model": "tiny", "input": [item, *NEW]})
+        body = upstream_body(request.options, [], request.input, seed=1, policy=POLICY)
+        assert refused_by_vllm(body) is None, item
