@@ -1,6 +1,5 @@
 """What routes depend on: the connections and tasks of one API process."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from shared.queue import TurnQueue
 from shared.redis_client import connect
 from shared.settings import Settings
 from shared.store import ResponseStore
+from shared.tasks import running
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         stack.callback(queue.close)
         stack.push_async_callback(models.aclose)
         stack.push_async_callback(hub.aclose)
-        reader = asyncio.create_task(hub.run(), name="hub")
-        stack.push_async_callback(_stop, reader)
+        await stack.enter_async_context(running(hub.run))
         yield Services(
             settings=settings,
             redis=client,
@@ -58,11 +57,6 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             submissions=Submissions(store, queue, models, settings),
             subscriptions=Subscriptions(hub, store, settings),
         )
-
-
-async def _stop(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def _services(request: Request) -> Services:

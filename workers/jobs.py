@@ -1,6 +1,5 @@
 """What RQ calls, and what a worker process holds for all its turns."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,6 +11,7 @@ from shared.queue import TurnQueue
 from shared.redis_client import connect as connect_redis
 from shared.settings import Settings
 from shared.store import ResponseStore
+from shared.tasks import running
 from workers.leases import Leases
 from workers.outbox import Outbox
 from workers.publisher import Publisher
@@ -50,9 +50,8 @@ async def connect(settings: Settings) -> AsyncIterator[TurnContext]:
         stack.callback(queue.close)
         stack.push_async_callback(vllm.aclose)
         stack.push_async_callback(presence.leave)
-        for run in (context.publisher.run, context.leases.run, Sweeper(context, queue).run):
-            task = asyncio.create_task(run(), name=run.__qualname__)
-            stack.push_async_callback(_stop, task)
+        sweeper = Sweeper(context, queue)
+        await stack.enter_async_context(running(context.publisher.run, context.leases.run, sweeper.run))
         _run = partial(_run_turn, context)
         try:
             yield context
@@ -62,8 +61,3 @@ async def connect(settings: Settings) -> AsyncIterator[TurnContext]:
 
 async def _run_turn(context: TurnContext, response_id: str) -> None:
     await run_turn(response_id, secrets.token_hex(8), context)
-
-
-async def _stop(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
