@@ -31,7 +31,7 @@ bench: $(STAMPS)/dev
 
 clean:
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache
-	find api workers shared cli tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The first Python that really runs and is new enough: a shim may stand for one that is not there.
 SUITS := import sys; raise SystemExit(sys.version_info[:2] not in ((3, 11), (3, 12)))

@@ -5,6 +5,7 @@ What a command runs is imported inside it: `rejoinder --version` loads none of i
 
 import socket
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -48,10 +49,14 @@ def _settings(command: str, **flags: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in flags.items() if value is not None})
     except ValidationError as error:
-        wrong = error.errors(include_input=False, include_url=False)
-        _fail(command, "; ".join(f"setting {'.'.join(map(str, one['loc']))}: {one['msg']}" for one in wrong))
+        _fail(command, _wrong(error))
     except SettingsError as error:
         _fail(command, str(error))
+
+
+def _wrong(error: ValidationError) -> str:
+    found = error.errors(include_input=False, include_url=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
@@ -74,7 +79,9 @@ def rejoinder(
 def up(
     *,
     vllm: Vllm = None,
-    simulate: Annotated[bool, typer.Option("--simulate", help="Start a simulated vLLM and use it.")] = False,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Start a simulated vLLM and use it, at --vllm or a free port.")
+    ] = False,
     redis: Redis = None,
     host: Host = None,
     port: Port = None,
@@ -86,13 +93,11 @@ def up(
 ) -> None:
     """Run everything in one terminal: Redis where none is given, the API and its workers."""
     setproctitle("rejoinder up")
-    if simulate and vllm is not None:
-        _fail("up", "--simulate and --vllm exclude each other; give one of them")
     flags = {"vllm_url": vllm, "redis_url": redis, "host": host, "port": port, "workers": workers}
     settings = _settings("up", **flags, concurrency=concurrency)
     from cli.up import up as run
 
-    raise typer.Exit(run(settings, simulate=simulate, data=data))
+    raise typer.Exit(run(settings, simulate=simulate, simulate_at=vllm, data=data))
 
 
 @app.command()
@@ -120,7 +125,52 @@ def worker(*, vllm: Vllm = None, redis: Redis = None, concurrency: Concurrency =
     from workers.jobs import connect
     from workers.pool import run_worker
 
-    raise typer.Exit(run_worker(settings, connect))
+    raise typer.Exit(run_worker(settings, partial(connect, settings)))
+
+
+@app.command("simulate-vllm")
+def simulate_vllm(
+    *,
+    host: Annotated[str, typer.Option("--host", metavar="H", help="Address to serve at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="P", help="Port to serve at; 0 takes a free one.")] = 8000,
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Name of the model it lists.")] = "simulated",
+    max_model_len: Annotated[int, typer.Option("--max-model-len", metavar="N", help="Tokens of context.")] = 32_768,
+    tokens_per_second: Annotated[
+        float | None, typer.Option("--tokens-per-second", metavar="N", help="Pace; as fast as it goes if not given.")
+    ] = None,
+    before_headers: Annotated[
+        float, typer.Option("--before-headers", metavar="S", help="Seconds before the answer's headers.")
+    ] = 0.0,
+    first_token: Annotated[
+        float, typer.Option("--first-token", metavar="S", help="Seconds before the first token.")
+    ] = 0.0,
+    cut_after: Annotated[
+        int | None, typer.Option("--cut-after", metavar="N", help="Break every stream off after N deltas.")
+    ] = None,
+    stall_after: Annotated[
+        int | None, typer.Option("--stall-after", metavar="N", help="Go silent after N deltas.")
+    ] = None,
+    refuse: Annotated[
+        int | None, typer.Option("--refuse", metavar="STATUS", help="Answer every request with this HTTP status.")
+    ] = None,
+) -> None:
+    """Serve the wire of vLLM with no model behind it: every answer is made up."""
+    setproctitle("rejoinder simulate-vllm")
+    from cli.simulated_faults import Faults
+    from cli.simulated_vllm import SimulatorOptions, serve
+
+    try:
+        faults = Faults(
+            tokens_per_second=tokens_per_second,
+            before_headers_seconds=before_headers,
+            first_token_seconds=first_token,
+            cut_after=cut_after,
+            stall_after=stall_after,
+            refuse=refuse,
+        )
+    except ValidationError as error:
+        _fail("simulate-vllm", _wrong(error))
+    serve(host, port, SimulatorOptions(models=(model,), max_model_len=max_model_len, faults=faults))
 
 
 @app.command()

@@ -13,6 +13,7 @@ import redis
 from cli.redis_binary import OLDEST
 from cli.supervisor import say
 from shared.settings import Settings
+from shared.upstream_address import upstream_root
 
 
 class NotStarted(Exception):
@@ -40,7 +41,26 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-def free_port() -> int:
+def simulator_address(wish: str | None) -> tuple[str, int]:
+    """Where to run a simulated vLLM: at the host and port of a wished-for URL, or at a free port of the loopback."""
+    if wish is None:
+        return "127.0.0.1", _free_port()
+    try:
+        parts = urlsplit(wish)
+        host, port = parts.hostname or "", parts.port or 80
+    except ValueError:
+        raise NotStarted("--vllm is no address; give one like http://127.0.0.1:8000") from None
+    try:
+        listen(host, port).close()
+    except NotStarted:
+        message = (
+            f"can't run a simulated vLLM at {_shown(wish)}; leave --vllm out, or --simulate to use what runs there"
+        )
+        raise NotStarted(message) from None
+    return host, port
+
+
+def _free_port() -> int:
     """A port of the loopback that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -72,10 +92,15 @@ async def warn_without_vllm(settings: Settings) -> None:
     """Say on stderr that nothing answers at the upstream's address: it may come later."""
     try:
         async with httpx.AsyncClient(timeout=settings.connect_timeout) as client:
-            await client.get(f"{settings.vllm_url.rstrip('/')}/health")
+            await client.get(f"{upstream_root(settings)}/health")
     except (httpx.HTTPError, httpx.InvalidURL):
         where = _shown(settings.vllm_url)
         say(f"no vLLM at {where} yet: start it, give another with --vllm, or a simulated one with --simulate")
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _shown(url: str) -> str:

@@ -17,7 +17,7 @@ import httpx
 from pydantic import SecretStr
 
 from cli.embedded_redis import EmbeddedRedis
-from cli.preflight import NotStarted, check_redis, free_port, listen, warn_without_vllm
+from cli.preflight import NotStarted, bracketed, check_redis, listen, simulator_address, warn_without_vllm
 from cli.redis_binary import RedisNotStarted
 from cli.supervisor import Keeper, Pace, Part, Supervisor, say
 from shared.json_codec import decode, encode
@@ -35,24 +35,34 @@ def up(
     settings: Settings,
     *,
     simulate: bool = False,
+    simulate_at: str | None = None,
     data: Path = Path(".rejoinder"),
     program: tuple[str, ...] = PROGRAM,
     pace: Pace | None = None,
 ) -> int:
     """Run everything until a signal. Prints one line on stdout, `ready http://H:P/v1`, once it serves.
 
-    Redis is ours, over `data`, where the settings name none. Gives the exit code: 0 after a signal, 2 where it could
-    not start.
+    With `simulate`, vLLM is a simulated one, at the URL `simulate_at` or at a free port. Redis is ours, over `data`,
+    where the settings name none. Gives the exit code: 0 after a signal, 2 where it could not start.
     """
-    return asyncio.run(_Up(settings, data, program, simulate=simulate, pace=pace).run())
+    return asyncio.run(_Up(settings, data, program, simulate=simulate, simulate_at=simulate_at, pace=pace).run())
 
 
 class _Up:
     def __init__(
-        self, settings: Settings, data: Path, program: tuple[str, ...], *, simulate: bool, pace: Pace | None
+        self,
+        settings: Settings,
+        data: Path,
+        program: tuple[str, ...],
+        *,
+        simulate: bool,
+        simulate_at: str | None,
+        pace: Pace | None,
     ) -> None:
         self._settings = settings
         self._simulate = simulate
+        self._simulate_at = simulate_at
+        self._simulated: tuple[str, int] | None = None
         self._data = data
         self._program = program
         self._supervisor = Supervisor(pace, tether_grace=settings.drain_timeout + 5)
@@ -70,6 +80,7 @@ class _Up:
             loop.add_signal_handler(number, self._on_signal)
         try:
             self._listening = listen(self._settings.host, self._settings.port)
+            self._place_simulator()
             await self._open_redis()
             serving = asyncio.create_task(self._serve(self._listening))
             signalled = asyncio.create_task(self._signalled.wait())
@@ -94,6 +105,11 @@ class _Up:
             say("ending; once more to end at once")
             self._signalled.set()
 
+    def _place_simulator(self) -> None:
+        if self._simulate:
+            host, port = self._simulated = simulator_address(self._simulate_at)
+            self._settings = self._settings.model_copy(update={"vllm_url": f"http://{bracketed(host)}:{port}"})
+
     async def _open_redis(self) -> None:
         """Check the Redis that the settings name; where they name none, make ours ready to start."""
         if "redis_url" in self._settings.model_fields_set:
@@ -111,10 +127,10 @@ class _Up:
             self._redis = self._supervisor.start(part)
             while not await asyncio.to_thread(own.answers):  # noqa: ASYNC110 - nobody could set an event
                 await asyncio.sleep(0.02)
-        if self._simulate:
-            port = free_port()
-            self._settings = self._settings.model_copy(update={"vllm_url": f"http://127.0.0.1:{port}"})
-            self._simulator = self._supervisor.start(self._part("simulate-vllm", "--port", str(port), grace=2.0))
+        if self._simulated is not None:
+            host, port = self._simulated
+            part = self._part("simulate-vllm", "--host", host, "--port", str(port), grace=2.0)
+            self._simulator = self._supervisor.start(part)
         else:
             await warn_without_vllm(self._settings)
         drain = self._settings.drain_timeout
@@ -195,4 +211,4 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 def _url(listening: socket.socket, host: str) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    return f"http://{bracketed(host)}:{listening.getsockname()[1]}"
