@@ -54,6 +54,7 @@ class Keeper:
 
     def __init__(self, part: Part, tether: Tether, pace: Pace) -> None:
         self.part = part
+        self.deaths = 0
         self._tether = tether
         self._pace = pace
         self._ending = asyncio.Event()
@@ -77,6 +78,7 @@ class Keeper:
             outcome = await self._run()
             if self._ending.is_set():
                 return
+            self.deaths += 1
             if time.monotonic() - began >= self._pace.settled:
                 delay = self._pace.first
             say(f"{self.part.name} {outcome}; starting it again in {delay:g} s")

@@ -125,7 +125,11 @@ class _Up:
         if (own := self._own_redis) is not None:
             part = Part(_REDIS, tuple(own.command), descriptors=(own.lock,), grace=10.0)
             self._redis = self._supervisor.start(part)
-            while not await asyncio.to_thread(own.answers):  # noqa: ASYNC110 - nobody could set an event
+            while not await asyncio.to_thread(own.answers):
+                if self._redis.deaths:
+                    raise NotStarted(
+                        f"Redis can't start over {own.folder}, see its lines above; mend it or give another --data"
+                    )
                 await asyncio.sleep(0.02)
         if self._simulated is not None:
             host, port = self._simulated

@@ -344,6 +344,15 @@ def test_no_redis_anywhere_is_told(
     assert fails(capfd, tmp_path) == "rejoinder up: no Redis server found: install one\n"
 
 
+def test_a_redis_that_cannot_start_is_told(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis" / "appendonly.aof").write_text("this is no append-only file\n")
+    assert up(Settings(port=0), data=tmp_path) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "Redis can't start over" in err.splitlines()[-1]
+
+
 def test_a_second_up_on_one_data_folder_is_told(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
