@@ -12,6 +12,7 @@ import redis
 
 from cli.embedded_redis import EmbeddedRedis
 from shared.settings import Settings
+from stack import Stack
 
 
 @pytest.fixture(scope="session")
@@ -106,3 +107,17 @@ def wait_for() -> Callable[..., None]:
             time.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The whole house, once a run. Tests that break it take a `Stack` of their own."""
+    with Stack(tmp_path_factory.mktemp("stack")) as running:
+        yield running
+
+
+@pytest.fixture
+def stack(running_stack: Stack) -> Stack:
+    """The running house, with no faults filed and no requests recorded."""
+    running_stack.forget()
+    return running_stack
