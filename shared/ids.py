@@ -10,6 +10,7 @@ import secrets
 
 SHARDS = 64
 
+_ITEM_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _RESPONSE_ID = re.compile(r"resp_(\d\d)[0-9a-f]{46}")
 
 
@@ -25,6 +26,11 @@ def shard_of(response_id: str) -> int | None:
     if match is None or (shard := int(match[1])) >= SHARDS:
         return None
     return shard
+
+
+def new_item_id(item_type: str) -> str:
+    """An id for an item that its upstream gave none."""
+    return f"{_ITEM_PREFIXES.get(item_type, 'item')}_{secrets.token_hex(24)}"
 
 
 def new_request_id() -> str:

@@ -6,24 +6,37 @@ into items by the accumulator that wrote it. Indices are as the wire says them; 
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from shared.json_codec import Wire
 
 
 class TextKind(Enum):
-    """Which text of an item a fragment belongs to; the value is the wire's name for it."""
+    """Which text of an item a fragment belongs to, and how the wire spells everything about it."""
 
-    OUTPUT_TEXT = "output_text"
-    REFUSAL = "refusal"
-    REASONING_TEXT = "reasoning_text"
-    SUMMARY_TEXT = "summary_text"
-    ARGUMENTS = "function_call_arguments"
-    INPUT = "custom_tool_call_input"
+    OUTPUT_TEXT = ("output_text", "message", "content", "output_text", "text")
+    REFUSAL = ("refusal", "message", "content", "refusal", "refusal")
+    REASONING_TEXT = ("reasoning_text", "reasoning", "content", "reasoning_text", "text")
+    SUMMARY_TEXT = ("reasoning_summary_text", "reasoning", "summary", "summary_text", "text")
+    ARGUMENTS = ("function_call_arguments", "function_call", "arguments", "", "arguments")
+    INPUT = ("custom_tool_call_input", "custom_tool_call", "input", "", "input")
+
+    def __init__(self, name: str, item_type: str, field: str, part_type: str, text_key: str) -> None:
+        #: The type of item that holds such a text, and its field: a list of parts, or the text itself.
+        self.item_type = item_type
+        self.field = field
+        #: The `type` of its part; empty where the field is the text.
+        self.part_type = part_type
+        #: The key of the whole text, in a part and in the text's `done` event.
+        self.text_key = text_key
+        #: What counts parts inside the item; None where there are none.
+        self.part_key = {"content": "content_index", "summary": "summary_index"}.get(field)
+        self.delta_event = f"response.{name}.delta"
+        self.done_event = f"response.{name}.done"
+        self.part_events = "response.reasoning_summary_part" if field == "summary" else "response.content_part"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where an event belongs: an item (by slot, by id, or both), and a part inside it."""
 
     output_index: int | None
@@ -49,7 +62,7 @@ class ItemDone:
 
 @dataclass(frozen=True, slots=True)
 class ItemMalformed:
-    """`response.output_item.done` whose item can't: nothing is taken from it, the drafts stand."""
+    """`response.output_item.done` whose item can't: it ends the item, nothing else is taken from it."""
 
     place: Place
 
@@ -63,9 +76,11 @@ class PartAdded:
     part: Wire
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
-    """A fragment of one text. `logprobs` is None where the wire had none or an empty list."""
+class TextDelta(NamedTuple):
+    """A fragment of one text. `logprobs` is None where the wire had none or an empty list.
+
+    It and `Place` are tuples because one of each is made for every token.
+    """
 
     place: Place
     kind: TextKind
@@ -106,6 +121,7 @@ class AnnotationAdded:
 class Forwarded:
     """An event of a type that we do not know: passed on in its place, renumbered, changing no state."""
 
+    place: Place
     type: str
     body: Wire
 
@@ -115,11 +131,12 @@ class Finished:
     """The terminal event: how the upstream says the response ended, and what its final snapshot holds.
 
     `status` is `completed`, `incomplete`, `failed` or `cancelled`. `output` is the snapshot's items, None where it has
-    no list. `error` holds only `code` and `type` of the upstream's error: its message may echo content.
+    no list, and None in the place of an item that can't be trusted. `usage` has all its integers, 0 where the upstream
+    left one out. `error` holds only `code` and `type` of the upstream's error: its message may echo content.
     """
 
     status: str
-    output: list[Wire] | None
+    output: list[Wire | None] | None
     usage: Wire | None
     incomplete_details: Wire | None
     error: Wire | None

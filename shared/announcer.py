@@ -1,0 +1,128 @@
+"""What subscribers are told of the items, and when. Pure.
+
+Law: an item is announced when every lower slot is, so public output indices run 0, 1, 2 … in slot order and never
+change. Whatever waits is only state: announcing an item tells all of it as it stands.
+"""
+
+from collections.abc import Iterable
+
+from shared import item_events
+from shared.drafts import Draft, is_blank_message
+from shared.events import PublicEvent
+from shared.item_events import Unnumbered
+from shared.json_codec import Wire, encode
+from shared.output import Closed, Done, Dropped, Slot, Slots
+
+
+class Announcer:
+    """Turns states of slots into public events, in order and numbered."""
+
+    def __init__(self, slots: Slots, next_sequence_number: int) -> None:
+        self.next_sequence_number = next_sequence_number
+        self._slots = slots
+        self._announced = 0
+        self._frontier = 0  # the lowest slot that is neither announced nor dropped
+        self._held: Slot | None = None
+        self._out: list[PublicEvent] = []
+
+    def number(self, event_type: str, body: Wire) -> PublicEvent:
+        """Give an event the next sequence number: the one place where they are given."""
+        event = PublicEvent(event_type, self.next_sequence_number, body)
+        self.next_sequence_number += 1
+        return event
+
+    def say(self, event: Unnumbered) -> None:
+        """Tell one event."""
+        self._out.append(self.number(*event))
+
+    def say_all(self, events: Iterable[Unnumbered]) -> None:
+        """Tell several."""
+        for event in events:
+            self.say(event)
+
+    def said(self) -> list[PublicEvent]:
+        """What was told since the last call."""
+        events, self._out = self._out, []
+        return events
+
+    def hold(self, slot: Slot) -> None:
+        """Keep back the `output_item.done` of a slot that is just closing."""
+        self._held = slot
+
+    def release(self, about: Slot | None) -> None:
+        """An event has come: tell the held `output_item.done`, unless the event is about that very item."""
+        held = self._held
+        if held is not None and held is not about:
+            self._held = None
+            if held.index is not None:
+                self.complete(held)
+            self.advance()
+
+    def advance(self) -> None:
+        """Announce what can be announced, in slot order; drop what turns out to be no item."""
+        while (slot := self._slots.at(self._frontier)) is not None:
+            if _is_noise(slot):
+                if isinstance(slot.state, Draft) or slot is self._held or not self._something_to_show():
+                    return
+                slot.state = Dropped()
+            elif isinstance(slot.state, Draft) and slot.state.nameless:
+                return
+            elif slot is self._held:
+                self._announce(slot)
+            else:
+                self.complete(slot)
+            self._frontier += 1
+
+    def complete(self, slot: Slot) -> None:
+        """Bring subscribers up to date with a slot: to its very end, if it is closed."""
+        if slot.index is None:
+            self._announce(slot)
+        if isinstance(slot.state, Closed):
+            item = slot.state.item
+            slot.state = Done(item, len(encode(item)))
+            self.say(item_events.done(slot, item))
+
+    def complete_all(self) -> None:
+        """Bring subscribers up to date with every slot, in order; nothing waits any longer."""
+        self._held = None
+        for slot in self._slots:
+            if not isinstance(slot.state, Dropped):
+                self.complete(slot)
+            self._frontier = slot.number + 1
+
+    def drop_noise(self) -> None:
+        """Drop the messages of white space that nobody saw, unless there is nothing else."""
+        noise = [slot for slot in self._slots if _is_noise(slot)]
+        if self._something_to_show():
+            for slot in noise:
+                slot.state = Dropped()
+
+    def forget(self, next_sequence_number: int) -> None:
+        """All that was told is in the log already; go on with that number."""
+        self._out.clear()
+        self.next_sequence_number = next_sequence_number
+
+    def _announce(self, slot: Slot) -> None:
+        state = slot.state
+        draft = state.draft if isinstance(state, Closed) else state
+        if not isinstance(draft, Draft):
+            return
+        slot.index = self._announced
+        self._announced += 1
+        self.say(item_events.added(slot, draft))
+        for text in draft.texts:
+            if text.position is not None:
+                self.say_all(item_events.so_far(slot, draft, text))
+        self.say_all(item_events.forwarded(slot, *event) for event in slot.waiting)
+        slot.waiting.clear()
+
+    def _something_to_show(self) -> bool:
+        return any(not isinstance(slot.state, Dropped) and not _is_noise(slot) for slot in self._slots)
+
+
+def _is_noise(slot: Slot) -> bool:
+    """A message of white space, so far, that nobody saw."""
+    if slot.index is not None:
+        return False
+    state = slot.state
+    return state.blank if isinstance(state, Draft) else isinstance(state, Closed) and is_blank_message(state.item)

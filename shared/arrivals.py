@@ -1,0 +1,250 @@
+"""What an upstream event does to the item that it is about. Pure.
+
+Law: an event changes the state of one slot, and what subscribers may see of the change is told at once; what they may
+not see yet waits as state (`shared/announcer.py`). What comes too late, or could be about several items, is counted and
+changes nothing.
+"""
+
+from collections import Counter
+from typing import NamedTuple, TypeAlias, assert_never
+
+from shared import item_events
+from shared.announcer import Announcer
+from shared.drafts import Draft, Stage, Text, starting
+from shared.ids import new_item_id
+from shared.item_shape import tidy_part
+from shared.json_codec import Wire
+from shared.output import Closed, Done, Slot, Slots
+from shared.upstream_events import (
+    AnnotationAdded,
+    Forwarded,
+    ItemAdded,
+    ItemDone,
+    ItemMalformed,
+    PartAdded,
+    PartDone,
+    Place,
+    TextDelta,
+    TextDone,
+    TextKind,
+)
+
+Arrival: TypeAlias = (
+    TextDelta | TextDone | PartAdded | PartDone | AnnotationAdded | ItemAdded | ItemDone | ItemMalformed | Forwarded
+)
+
+
+class _Found(NamedTuple):
+    """A text that an event is about, and where it belongs."""
+
+    slot: Slot
+    draft: Draft
+    text: Text
+
+
+class Arrivals:
+    """Applies events to slots. `skipped` is where faults of the upstream are counted."""
+
+    def __init__(self, slots: Slots, announcer: Announcer, skipped: Counter[str]) -> None:
+        self._slots = slots
+        self._announcer = announcer
+        self._skipped = skipped
+
+    def take(self, event: Arrival) -> None:
+        """Apply one event."""
+        match event:
+            case TextDelta():
+                self._delta(event)
+            case TextDone():
+                self._text_done(event)
+            case PartAdded():
+                self._text(event.kind, event.place, event.part)
+            case PartDone():
+                self._part_done(event)
+            case AnnotationAdded():
+                self._annotation(event)
+            case ItemAdded():
+                self._item_added(event)
+            case ItemDone():
+                self._item_done(event)
+            case ItemMalformed():
+                self._item_malformed(event)
+            case Forwarded():
+                self._forward(event)
+            case _:
+                assert_never(event)
+
+    # What arrives for a text.
+
+    def _delta(self, event: TextDelta) -> None:
+        if (found := self._open_text(event.kind, event.place)) is None:
+            return
+        slot, _, text = found
+        text.append(event.delta, event.logprobs)
+        if slot.index is None:
+            self._announcer.advance()
+        elif text.position is not None:
+            self._announcer.say(item_events.delta(slot, text, event.delta, event.logprobs))
+
+    def _text_done(self, event: TextDone) -> None:
+        if (found := self._open_text(event.kind, event.place)) is None:
+            return
+        slot, draft, text = found
+        if event.name and not draft.known.get("name"):
+            draft.known = {**draft.known, "name": event.name}
+        if event.text or event.kind.part_type:
+            text.replace(event.text, event.logprobs)
+        self._make_whole(slot, draft, text)
+        self._announcer.advance()
+
+    def _part_done(self, event: PartDone) -> None:
+        if (found := self._text(event.kind, event.place)) is None:
+            return
+        slot, draft, text = found
+        if text.stage is not Stage.CLOSED:
+            text.take(tidy_part(event.part), done=True)
+            self._close_text(slot, draft, text)
+            self._announcer.advance()
+
+    def _annotation(self, event: AnnotationAdded) -> None:
+        if (found := self._text(TextKind.OUTPUT_TEXT, event.place)) is None:
+            return
+        slot, _, text = found
+        if text.stage is Stage.CLOSED:
+            self._skipped["late"] += 1
+            return
+        text.annotations.append(event.annotation)
+        if slot.index is None:
+            self._announcer.advance()
+        elif text.position is not None:
+            self._announcer.say(item_events.annotation(slot, text, len(text.annotations) - 1))
+
+    def _open_text(self, kind: TextKind, place: Place) -> _Found | None:
+        """The text that an event adds to; None where its whole was given before."""
+        found = self._text(kind, place)
+        if found is not None and found.text.stage is not Stage.OPEN:
+            self._skipped["late"] += 1
+            return None
+        return found
+
+    def _text(self, kind: TextKind, place: Place, part: Wire | None = None) -> _Found | None:
+        """The text that an event is about, made where there is none; None where it can't be told, or is over."""
+        try:
+            slot = self._slots.find(kind.item_type, place)
+            self._announcer.release(slot)
+            slot = slot or self._new_item(kind.item_type, place, {})
+            draft = slot.state
+            if not isinstance(draft, Draft):
+                self._skipped["late"] += 1
+                return None
+            text = draft.find(kind, place.part_index)
+        except LookupError:
+            self._skipped["ambiguous"] += 1
+            return None
+        if text is None:
+            text = draft.add(kind, place.part_index, len(self._slots) - 1)
+            text.take(part or {}, done=False)
+            self._settle(slot, draft, kind.field)
+        return _Found(slot, draft, text)
+
+    def _settle(self, slot: Slot, draft: Draft, field: str, *, gaps: bool = False) -> None:
+        for text in draft.settle(field, gaps=gaps):
+            if slot.index is not None:
+                self._announcer.say_all(item_events.so_far(slot, draft, text))
+
+    def _make_whole(self, slot: Slot, draft: Draft, text: Text) -> None:
+        text.stage = Stage.WHOLE
+        if slot.index is not None and text.position is not None:
+            self._announcer.say(item_events.whole(slot, draft, text))
+
+    def _close_text(self, slot: Slot, draft: Draft, text: Text) -> None:
+        if text.stage is Stage.OPEN:
+            self._make_whole(slot, draft, text)
+        text.stage = Stage.CLOSED
+        if slot.index is not None and text.position is not None and text.kind.part_type:
+            self._announcer.say(item_events.part_done(slot, text))
+
+    # What arrives for an item.
+
+    def _new_item(self, item_type: str, place: Place, known: Wire) -> Slot:
+        draft = Draft(item_type, place.item_id or new_item_id(item_type), known)
+        slot = self._slots.add(item_type, place, draft)
+        self._announcer.advance()
+        return slot
+
+    def _item_added(self, event: ItemAdded) -> None:
+        item = event.item
+        slot = self._slots.find_added(item["type"], event.place)
+        self._announcer.release(slot)
+        if slot is None:
+            self._new_item(item["type"], event.place, item)
+        elif isinstance(slot.state, Draft) and not slot.state.announced:
+            slot.state.learn(item)
+            self._announcer.advance()
+
+    def _item_done(self, event: ItemDone) -> None:
+        item = event.item
+        try:
+            slot = self._slots.find(item["type"], event.place)
+        except LookupError:
+            self._skipped["ambiguous"] += 1
+            return
+        self._announcer.release(slot)
+        slot = slot or self._new_item(item["type"], event.place, starting(item))
+        if isinstance(slot.state, Draft):
+            self._announcer.hold(slot)
+            self.close(slot, slot.state, item, "completed")
+            self._announcer.advance()
+        else:
+            self.compare(slot, item)
+
+    def _item_malformed(self, event: ItemMalformed) -> None:
+        self._skipped["malformed_item"] += 1
+        slot = self._slots.named(event.place)
+        if slot is not None and isinstance(slot.state, Draft):
+            self._announcer.release(slot)
+            self._announcer.hold(slot)
+            self.close(slot, slot.state, {}, "completed")
+            self._announcer.advance()
+
+    def _forward(self, event: Forwarded) -> None:
+        if event.place.output_index is None and event.place.item_id is None:
+            self._announcer.release(None)
+            self._announcer.say((event.type, event.body))
+            return
+        slot = self._slots.named(event.place)
+        if slot is None:
+            self._skipped["unknown_item"] += 1
+            return
+        self._announcer.release(slot)
+        if slot.index is None:
+            slot.waiting.append((event.type, event.body))
+        else:
+            self._announcer.say(item_events.forwarded(slot, event.type, event.body))
+
+    def compare(self, slot: Slot, item: Wire) -> None:
+        """An item came whole a second time. The first one stands; that they differ is worth counting."""
+        kept = slot.state.item if isinstance(slot.state, Closed | Done) else item
+        if any(value and value != kept.get(key) for key, value in item.items() if key != "id"):
+            self._skipped["item_changed"] += 1
+
+    # How items end.
+
+    def close(self, slot: Slot, draft: Draft, fields: Wire, status: str) -> None:
+        """Nothing more is to come: tell the ends of its texts, and keep the item as its done will show it."""
+        if fields:
+            draft.learn(starting(fields))
+        for name in ("summary", "content"):
+            self._settle(slot, draft, name, gaps=True)
+        for kind, position, part in draft.parts_of(fields):
+            text = draft.text_at(kind.field, position)
+            if text is None:
+                text = draft.add(kind, None, len(self._slots) - 1)
+                self._settle(slot, draft, kind.field, gaps=True)
+            if text.kind is kind and text.stage is not Stage.CLOSED:
+                text.take(part, done=True)
+                self._close_text(slot, draft, text)
+        for text in draft.texts:
+            if text.stage is not Stage.CLOSED:
+                self._close_text(slot, draft, text)
+        slot.state = Closed(draft, draft.finished(fields, status))

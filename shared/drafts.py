@@ -1,0 +1,276 @@
+"""Items that are still arriving, and the presence rule that finishes them. Pure.
+
+Law: a finished item is, field by field, what its `output_item.done` says, and presence decides: `[]` and `null` win
+like any other value. A field that done leaves out is what the deltas gave, else what `output_item.added` said, whose
+empties are never facts against deltas. Four things bend the rule, each because a reader needs it:
+* the id is the first one shown, and so is a call's `call_id`;
+* a call's empty `name` or `arguments` (custom calls: `input`) say nothing: earlier values stand;
+* in a message's parts, `annotations` and `logprobs` that done leaves empty are those that were streamed;
+* what the published types require is there: `annotations` on output text, `summary` on reasoning, `content`, `role` and
+  `status` on messages, all strings of a call. Null `status` or `content` on a message or call say nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from shared.item_shape import tidy_part
+from shared.json_codec import Wire
+from shared.upstream_events import TextKind
+
+_KIND_OF_PART: Final = {(kind.item_type, kind.part_type): kind for kind in TextKind if kind.part_type}
+_KNOWN_TYPES: Final = frozenset(kind.item_type for kind in TextKind)
+_KIND_OF_CALL: Final = {kind.item_type: kind for kind in TextKind if not kind.part_type}
+
+#: Fields that fill up while an item arrives.
+_GROWING: Final = frozenset({"status", *(kind.field for kind in TextKind)})
+
+
+class Stage(Enum):
+    """How far a text has come."""
+
+    OPEN = "deltas may follow"
+    WHOLE = "the text is known, its part may still say more"
+    CLOSED = "nothing of it can change"
+
+
+@dataclass(slots=True, eq=False)
+class Text:
+    """One text of an item, and its part where it has one.
+
+    `number` is the upstream's index, `position` ours: its place in the finished list, None while a lower one may come.
+    `said` are the fields of its part that part events gave.
+    """
+
+    kind: TextKind
+    number: int
+    position: int | None = None
+    stage: Stage = Stage.OPEN
+    streamed: bool = False
+    blank: bool = True
+    size: int = 0
+    logprobs: list[Wire] = field(default_factory=list)
+    annotations: list[Wire] = field(default_factory=list)
+    said: Wire = field(default_factory=dict)
+    _fragments: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        if len(self._fragments) > 1:
+            self._fragments = ["".join(self._fragments)]
+        return self._fragments[0] if self._fragments else self.said.get(self.kind.text_key, "")
+
+    def append(self, delta: str, logprobs: list[Wire] | None) -> None:
+        """One more fragment."""
+        self._fragments.append(delta)
+        self.streamed = True
+        self.size += len(delta) if delta.isascii() else len(delta.encode())
+        if self.blank and delta and not delta.isspace():
+            self.blank = False
+        if logprobs is not None:
+            self.logprobs.extend(logprobs)
+
+    def replace(self, text: str, logprobs: list[Wire] | None = None) -> None:
+        """The whole text, as a `done` gave it."""
+        self._fragments = [text]
+        self.size = len(text.encode())
+        self.blank = not text.strip()
+        self.logprobs = self.logprobs or list(logprobs or ())
+
+    def take(self, part: Wire, *, done: bool) -> None:
+        """What a part's event says. `added` shows a part before its text: its empties say nothing."""
+        self.said |= {key: value for key, value in part.items() if done or value}
+        if done and self.kind.text_key in part:
+            self.replace(part[self.kind.text_key], part.get("logprobs"))
+
+    def part(self) -> Wire:
+        """The part as it stands."""
+        part = {**self.said, "type": self.kind.part_type, self.kind.text_key: self.text}
+        return self.filled(part) if self.kind is TextKind.OUTPUT_TEXT else part
+
+    def filled(self, part: Wire) -> Wire:
+        """A part of output text with what was streamed beside the text."""
+        part = {**tidy_part(part), "annotations": part.get("annotations") or list(self.annotations)}
+        if not part.get("logprobs") and self.logprobs:
+            part["logprobs"] = list(self.logprobs)
+        return part
+
+    def opening(self) -> Wire:
+        """The part as its `added` event shows it: empty."""
+        part = {**self.said, "type": self.kind.part_type, self.kind.text_key: ""}
+        return {**part, "annotations": [], "logprobs": []} if self.kind is TextKind.OUTPUT_TEXT else part
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """One item that is still arriving. `known` is what its snapshots said, `texts` what streamed."""
+
+    type: str
+    id: str
+    known: Wire = field(default_factory=dict)
+    texts: list[Text] = field(default_factory=list)
+    _offsets: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def announced(self) -> bool:
+        """Whether a snapshot of the item came, not only events that name it."""
+        return "type" in self.known
+
+    @property
+    def size(self) -> int:
+        """Bytes of text kept."""
+        return sum(text.size for text in self.texts)
+
+    @property
+    def blank(self) -> bool:
+        """A message that shows nothing but white space."""
+        return self.type == "message" and all(text.blank and not text.annotations for text in self.texts)
+
+    @property
+    def nameless(self) -> bool:
+        """A call of which nobody could yet say what is called."""
+        return self.type in _KIND_OF_CALL and not (self.known.get("call_id") and self.known.get("name"))
+
+    def learn(self, snapshot: Wire) -> None:
+        """An item as `added` shows it. What is known already stays."""
+        self.known = {**snapshot, **{key: value for key, value in self.known.items() if value}}
+
+    def find(self, kind: TextKind, number: int | None) -> Text | None:
+        """The text that an event names, None where it is a new one. Raises `LookupError` where it may be several."""
+        if not kind.part_type:
+            return self.texts[0] if self.texts else None
+        if number is not None:
+            return next((text for text in self.texts if text.kind is kind and text.number == number), None)
+        still_open = [text for text in self.texts if text.kind is kind and text.stage is not Stage.CLOSED]
+        if len(still_open) > 1:
+            raise LookupError
+        return still_open[0] if still_open else None
+
+    def add(self, kind: TextKind, number: int | None, items_before: int) -> Text:
+        """A new text.
+
+        Upstreams that run one counter across items (vLLM before its pull request 45742) start an item's parts at the
+        number of earlier items; such a start is taken for 0.
+        """
+        own = [text.number for text in self.texts if text.kind.field == kind.field]
+        if number is None:
+            number = max(own) + 1 if own else 0
+        if not own:
+            self._offsets[kind.field] = number if number <= items_before else 0
+        text = Text(kind, number)
+        self.texts.append(text)
+        return text
+
+    def settle(self, field_name: str, *, gaps: bool) -> list[Text]:
+        """Give positions to the texts of a field whose lower ones all have one, or to all of them (`gaps`)."""
+        texts = [text for text in self.texts if text.kind.field == field_name]
+        position = sum(text.position is not None for text in texts)
+        settled: list[Text] = []
+        for text in sorted((text for text in texts if text.position is None), key=lambda text: text.number):
+            if not gaps and text.number > self._offsets[field_name] + position:
+                break
+            text.position = position
+            position += 1
+            settled.append(text)
+        return settled
+
+    def text_at(self, field_name: str, position: int) -> Text | None:
+        """The text that stands there in the finished list."""
+        return next((text for text in self.texts if text.kind.field == field_name and text.position == position), None)
+
+    def parts_of(self, fields: Wire) -> Iterator[tuple[TextKind, int, Wire]]:
+        """The texts that a finished item holds: kind, position, part. A call's text is a part of its own."""
+        if (call := _KIND_OF_CALL.get(self.type)) is not None:
+            yield call, 0, {call.text_key: fields[call.field]} if fields.get(call.field) else {}
+            return
+        for name in ("summary", "content") if self.type in _KNOWN_TYPES else ():
+            for position, part in enumerate(fields.get(name) or ()):
+                if (kind := _KIND_OF_PART.get((self.type, part["type"]))) is None or kind.field != name:
+                    break  # a part that we don't know has no events, so those after it can't be numbered
+                yield kind, position, part
+
+    def opening(self) -> Wire:
+        """The item as its `added` event shows it: as full as known, its texts empty."""
+        item = {**self.known, "id": self.id, "type": self.type}
+        match self.type:
+            case "message":
+                return {**item, "role": item.get("role") or "assistant", "status": "in_progress", "content": []}
+            case "reasoning":
+                item["summary"] = []
+                if item.get("content"):
+                    item["content"] = []
+                item["status"] = None if item.get("status", "") is None else "in_progress"
+            case "function_call" | "custom_tool_call":
+                item |= {
+                    "call_id": self._call_id(item),
+                    "name": item.get("name") or "",
+                    _KIND_OF_CALL[self.type].field: "",
+                }
+                if self.type == "function_call":
+                    item["status"] = "in_progress"
+        if isinstance(item.get("status"), str):
+            item["status"] = "in_progress"
+        return item
+
+    def finished(self, fields: Wire, status: str) -> Wire:
+        """The item for good. `fields` is what done said, `status` what stands where nobody gave one."""
+        item = {**self.known, **self._streamed(), **fields, "id": self.id, "type": self.type}
+        match self.type:
+            case "message":
+                item["role"] = item.get("role") or "assistant"
+                content = fields.get("content")
+                content = self._first({}, "content") or [] if content is None else content
+                item["content"] = [self._filled(position, part) for position, part in enumerate(content)]
+            case "reasoning":
+                item.setdefault("summary", [])
+            case "function_call" | "custom_tool_call":
+                name = _KIND_OF_CALL[self.type].field
+                item |= {key: self._first(fields, key) or "" for key in ("name", name)}
+                item["call_id"] = self._call_id(item)
+        return self._with_status(item, fields, status)
+
+    def _first(self, fields: Wire, key: str) -> Any:
+        """Where empties say nothing: done, else the deltas, else `added`."""
+        return fields.get(key) or self._streamed().get(key) or self.known.get(key)
+
+    def _call_id(self, item: Wire) -> str:
+        return self.known.get("call_id") or item.get("call_id") or self.id
+
+    def _streamed(self) -> Wire:
+        streamed: Wire = {}
+        for text in sorted(self.texts, key=lambda text: text.position or 0):
+            if text.kind.part_type:
+                streamed.setdefault(text.kind.field, []).append(text.part())
+            else:
+                streamed[text.kind.field] = text.text
+        return streamed
+
+    def _filled(self, position: int, part: Wire) -> Wire:
+        if part["type"] != TextKind.OUTPUT_TEXT.part_type:
+            return part
+        text = self.text_at("content", position)
+        return (text or Text(TextKind.OUTPUT_TEXT, position)).filled(part)
+
+    def _with_status(self, item: Wire, fields: Wire, status: str) -> Wire:
+        always = self.type in ("message", "function_call")
+        if fields.get("status") or ("status" in fields and not always):
+            return item
+        if always or status == "incomplete" or "status" in self.known:
+            item["status"] = status
+        return item
+
+
+def starting(item: Wire) -> Wire:
+    """What a finished item tells of its beginning, where its `added` never came."""
+    known = item["type"] in _KNOWN_TYPES
+    return {key: value for key, value in item.items() if not (known and key in _GROWING)}
+
+
+def is_blank_message(item: Wire) -> bool:
+    """A finished message that shows nothing but white space."""
+    return item["type"] == "message" and all(
+        part["type"] == TextKind.OUTPUT_TEXT.part_type and not part["text"].strip() and not part["annotations"]
+        for part in item["content"]
+    )

@@ -1,0 +1,154 @@
+"""The slots of a response's output: which item an event is about, and where it stands. Pure.
+
+Law: an item's slot is the `output_index` that it first came with; beside the slots stands a map from (type, id), which
+also knows every other id that was used for the item. A known id leads to its item whatever index comes with it, since
+upstreams share one index between items; else the index leads to the item of the event's type that came with it. An item
+that finds its index taken, or has none, gets the lowest free slot. Between two that fit nothing is guessed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from shared.drafts import Draft
+from shared.json_codec import Wire
+from shared.upstream_events import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """An item whose content is final. Its `output_item.done` is still to be said; `draft` tells what streamed."""
+
+    draft: Draft
+    item: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An item whose `output_item.done` was said: nothing of it changes any more. `size` is in bytes."""
+
+    item: Wire
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A message of white space that no subscriber saw."""
+
+
+State: TypeAlias = Draft | Closed | Done | Dropped
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One item's place. `index` is the public output index, None until the item is announced.
+
+    `waiting` are events of types that we don't know, for after the announcement.
+    """
+
+    number: int
+    type: str
+    id: str
+    state: State
+    index: int | None = None
+    waiting: list[tuple[str, Wire]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes kept."""
+        match self.state:
+            case Draft() | Done():
+                return self.state.size
+            case Closed():
+                return self.state.draft.size
+            case Dropped():
+                return 0
+            case _:
+                assert_never(self.state)
+
+
+class Slots:
+    """All slots of one response. Look-ups raise `LookupError` where several items fit."""
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, Slot] = {}
+        self._by_place: dict[tuple[str, int], Slot] = {}
+        self._by_id: dict[tuple[str, str], Slot] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def __iter__(self) -> Iterator[Slot]:
+        """In slot order."""
+        return iter([self._by_number[number] for number in sorted(self._by_number)])
+
+    def at(self, number: int) -> Slot | None:
+        """The slot of that number."""
+        return self._by_number.get(number)
+
+    def find(self, item_type: str, place: Place) -> Slot | None:
+        """The slot that an event of an item of that type is about; None where it is a new item."""
+        item_id, index = place.item_id, place.output_index
+        if item_id is not None and (slot := self._by_id.get((item_type, item_id))) is not None:
+            return slot
+        if index is not None:
+            slot = self._by_place.get((item_type, index))
+        else:
+            slot = self._only_open(item_type) if item_id is None else None
+        if slot is not None and item_id is not None:
+            self._by_id[item_type, item_id] = slot
+        return slot
+
+    def find_added(self, item_type: str, place: Place) -> Slot | None:
+        """As `find`, for an item's announcement: a second one at a place, under another id, is another item."""
+        if place.item_id is None or (item_type, place.item_id) not in self._by_id:
+            there = None if place.output_index is None else self._by_place.get((item_type, place.output_index))
+            if there is None or not isinstance(there.state, Draft) or there.state.announced:
+                return None
+        return self.find(item_type, place)
+
+    def named(self, place: Place) -> Slot | None:
+        """The slot that an event names, which does not tell the item's type."""
+        by_id = [slot for (_, item_id), slot in self._by_id.items() if item_id == place.item_id]
+        if len(by_id) == 1:
+            return by_id[0]
+        return None if place.output_index is None else self._by_number.get(place.output_index)
+
+    def add(self, item_type: str, place: Place, draft: Draft) -> Slot:
+        """A slot for a new item."""
+        number = place.output_index
+        if number is None or number in self._by_number:
+            number = next(free for free in range(len(self._by_number) + 1) if free not in self._by_number)
+        slot = Slot(number, item_type, draft.id, draft)
+        self._by_number[number] = slot
+        self._by_place[item_type, number if place.output_index is None else place.output_index] = slot
+        self._by_id[item_type, draft.id] = slot
+        return slot
+
+    def known(self, item: Wire) -> Slot | None:
+        """The slot of the item's own id."""
+        item_id = item.get("id")
+        return self._by_id.get((item["type"], item_id)) if isinstance(item_id, str) else None
+
+    def match(self, item: Wire, position: int, taken: set[int]) -> Slot | None:
+        """The slot of an item of the final snapshot: by id, by place, or as the only one left of its type.
+
+        `taken` are the numbers of slots that other items of the snapshot fit better. Raises `LookupError` where several
+        are left: adding the item could make it stand twice.
+        """
+        if (slot := self.known(item)) is not None:
+            return slot
+        item_type = item["type"]
+        slot = self._by_number.get(position)
+        if slot is not None and slot.type == item_type and slot.number not in taken:
+            return slot
+        left = [slot for slot in self if slot.type == item_type and slot.number not in taken]
+        if len(left) > 1:
+            raise LookupError
+        return left[0] if left else None
+
+    def _only_open(self, item_type: str) -> Slot | None:
+        fitting = [slot for slot in self if slot.type == item_type and isinstance(slot.state, Draft)]
+        if len(fitting) > 1:
+            raise LookupError
+        return fitting[0] if fitting else None

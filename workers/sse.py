@@ -1,0 +1,99 @@
+"""SSE bytes to the data of each event. Pure.
+
+Law: the same bytes give the same events, wherever the reads cut them. Lines end at LF, CRLF or CR and nowhere else:
+U+2028, U+2029 and U+0085 stand unescaped inside JSON strings, which is why no library's line reader is used. Only
+`data` means anything here: the event's name comes from its JSON `type`; comments, `id`, `retry` and unknown fields are
+ignored (WHATWG server-sent events). A tail without its final blank line still counts, since a server that dies after
+its last event often forgets it.
+"""
+
+from typing import Final
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class EventTooLarge(ValueError):
+    """A line, or the data of one event, is longer than the limit."""
+
+
+class SseDecoder:
+    """Bytes in as they are read, whole events out. Linear in the bytes fed, whatever their cuts.
+
+    `max_event_bytes` bounds a line as well as the data of one event. The events before an overlong one are given out
+    first; the call after them raises `EventTooLarge`, and so does every later one.
+    """
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._limit = max_event_bytes
+        self._line: list[bytes] = []  # pieces of the line that has not ended yet
+        self._line_bytes = 0
+        self._data: list[bytes] = []  # `data` lines of the event that has not ended yet
+        self._data_bytes = 0
+        self._events: list[bytes] = []
+        self._after_cr = False
+        self._started = False
+        self._too_large = False
+
+    def feed(self, raw: bytes) -> list[bytes]:
+        """The data of each event that `raw` completes, several `data` lines joined by LF. May raise `EventTooLarge`."""
+        if not self._too_large:
+            lines = self._with_plain_ends(raw).split(b"\n")
+            if len(lines) > 1:
+                self._line.append(lines[0])
+                lines[0] = b"".join(self._line)
+                self._line = []
+                self._line_bytes = 0
+            tail = lines.pop()
+            self._take(lines)
+            if tail:
+                self._line.append(tail)
+                self._line_bytes += len(tail)
+                self._too_large = self._too_large or self._line_bytes > self._limit
+        return self._given()
+
+    def end(self) -> list[bytes]:
+        """The events that the end of the stream completes. May raise `EventTooLarge`."""
+        if not self._too_large:
+            self._take([b"".join(self._line), b""])
+            self._line = []
+        return self._given()
+
+    def _with_plain_ends(self, raw: bytes) -> bytes:
+        """`raw` with every line end as LF; a CRLF that two reads share is one end."""
+        if self._after_cr and raw:
+            raw = raw.removeprefix(b"\n")
+            self._after_cr = False
+        if b"\r" not in raw:
+            return raw
+        self._after_cr = raw.endswith(b"\r")
+        return raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _take(self, lines: list[bytes]) -> None:
+        if lines and not self._started:
+            self._started = True
+            lines[0] = lines[0].removeprefix(_BOM)
+        for line in lines:
+            if len(line) > self._limit:
+                self._too_large = True
+                return
+            if line.startswith(b"data:"):
+                value = line[6:] if line.startswith(b"data: ") else line[5:]
+                self._data.append(value)
+                self._data_bytes += len(value) + 1
+                if self._data_bytes > self._limit:
+                    self._too_large = True
+                    return
+            elif not line:
+                if self._data:
+                    self._events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                    self._data = []
+                    self._data_bytes = 0
+            elif line == b"data":
+                self._data.append(b"")
+                self._data_bytes += 1
+
+    def _given(self) -> list[bytes]:
+        if self._too_large and not self._events:
+            raise EventTooLarge("an event of the stream is larger than the limit")
+        events, self._events = self._events, []
+        return events
