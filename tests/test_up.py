@@ -7,8 +7,10 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 
@@ -374,3 +376,51 @@ def test_an_environment_gives_a_child_the_very_same_settings(monkeypatch: pytest
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("REDIS_URL", "redis://other:1")
     assert Settings() == settings
+
+
+def children(pid: int) -> dict[int, str]:
+    """The command lines of a process's children."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if stat.read_text().rpartition(")")[2].split()[1] == str(pid):
+                found[int(stat.parent.name)] = stat.with_name("cmdline").read_text().replace("\0", " ").strip()
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the process list of Linux")
+def test_the_real_thing(tmp_path: Path, alive: Callable[[int], bool], wait_for: Callable[..., None]) -> None:
+    command = [Path(sys.executable).with_name("rejoinder"), "up", "--simulate", "--port", "0", "--workers", "2"]
+    folder = tmp_path / "api"  # a folder of one of our names where the user stands is none of ours
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise SystemExit('not ours')")
+
+    def begin() -> tuple[subprocess.Popen[str], httpx.Client]:
+        with (tmp_path / "stderr").open("w") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=tmp_path)
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("ready ").strip()
+        return process, httpx.Client(base_url=url, trust_env=False, timeout=30)
+
+    process, client = begin()
+    with process, client:
+        parts = children(process.pid)
+        ours = sorted(line for line in parts.values() if line.startswith("rejoinder"))
+        assert ours == ["rejoinder api", "rejoinder simulate-vllm", "rejoinder worker", "rejoinder worker"]
+        answer = client.post("/responses", json={"model": "simulated", "input": "hello", "store": True}).json()
+        assert answer["status"] == "completed"
+
+        workers = [pid for pid, line in parts.items() if line == "rejoinder worker"]
+        os.kill(workers[0], signal.SIGKILL)
+        wait_for(lambda: list(children(process.pid).values()).count("rejoinder worker") == 2)
+        parts |= children(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    assert not any(alive(pid) for pid in parts)
+
+    process, client = begin()
+    with process, client:
+        parts = children(process.pid)
+        assert client.get(f"/responses/{answer['id']}").json() == answer
+        process.kill()
+    wait_for(lambda: not any(alive(pid) for pid in parts))
