@@ -73,8 +73,9 @@ class _Topic:
             return None
         return [self._window[index] for index in range(-missing, 0)]
 
-    async def changed(self, patience: float) -> None:
-        await asyncio.wait((self._changed,), timeout=patience)
+    async def changed(self, patience: float) -> bool:
+        changed, _ = await asyncio.wait((self._changed,), timeout=patience)
+        return bool(changed)
 
 
 class Hub:
@@ -107,11 +108,8 @@ class Hub:
                     if not frames and topic is None:
                         topic = self._join(response_id, position)
                         continue
-                if not frames and topic is not None:
-                    await topic.changed(patience)
-                    frames = topic.after(position)
-                    if frames is None:
-                        continue
+                if not frames and topic is not None and await topic.changed(patience):
+                    continue
                 yield frames
                 if frames:
                     position = frames[-1].sequence_number

@@ -38,6 +38,9 @@ class Subscriptions:
         Raises `ApiError` where it can't start; what goes wrong later is told in the stream.
         """
         last = after
+        if record.status.terminal and after >= record.sequence - 1:
+            yield DONE
+            return
         try:
             async with aclosing(
                 self._hub.follow(record.response_id, after, self._settings.keepalive_interval)

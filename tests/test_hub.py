@@ -148,6 +148,23 @@ async def test_a_follower_of_silence_is_told_so(hub: tuple[Hub, Redis]) -> None:
         assert numbers(found) == [1]
 
 
+async def test_followers_past_the_end_of_the_log_are_told_of_silence_too(hub: tuple[Hub, Redis]) -> None:
+    """One far ahead and one at the end share a topic whose window is empty."""
+    response_id = new_response_id()
+    await write(hub[1], response_id, range(3))
+    async with (
+        aclosing(hub[0].follow(response_id, 9, 0.05)) as ahead,
+        aclosing(hub[0].follow(response_id, 2, 0.05)) as end,
+    ):
+        async with asyncio.timeout(5):
+            assert await anext(ahead) == []
+            assert await anext(end) == []
+            await write(hub[1], response_id, range(3, 4))
+            while not (found := await anext(end)):
+                pass
+        assert numbers(found) == [3]
+
+
 async def test_a_restart_of_redis_loses_no_follower(own_redis: Callable[[], EmbeddedRedis], settings: Settings) -> None:
     server = own_redis()
     mine = settings.model_copy(update={"redis_url": server.url})
