@@ -168,7 +168,9 @@ def _faults(late: Fault) -> Iterator[None]:
 def _fault(error: Exception) -> Fault:
     """Which fault an exception of the transport stands for."""
     match error.__cause__ or error:
-        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.InvalidURL():
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | httpx.UnsupportedProtocol():
+            return Fault.UNREACHABLE
+        case aiohttp.NonHttpUrlClientError() | aiohttp.InvalidUrlClientError():
             return Fault.UNREACHABLE
         case aiohttp.ClientResponseError():
             return Fault.GARBAGE
