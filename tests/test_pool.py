@@ -127,8 +127,8 @@ def pool(redis_url: str, make_pool: Callable[[str], Pool]) -> Pool:
     return make_pool(redis_url)
 
 
-def test_sixty_jobs_run_at_once_in_one_process_and_leave_nothing(pool: Pool) -> None:
-    jobs = [pool.enqueue("nap", 1.0) for _ in range(60)]
+def test_sixty_jobs_run_at_once_in_one_process_outlive_a_lease_and_leave_nothing(pool: Pool) -> None:
+    jobs = [pool.enqueue("nap", 3.3) for _ in range(60)]  # a job that is not beaten is buried after 3 s
     worker = pool.start()
     until(lambda: pool.started() == 60)
     until(lambda: pool.workers()[worker.pid].get_state() == "busy")
@@ -191,7 +191,7 @@ def test_a_failure_is_recorded_by_its_class_alone(pool: Pool, name: str, failure
 
 def test_a_jobs_timeout_is_its_own(pool: Pool) -> None:
     pool.start()
-    slow, neighbour = pool.enqueue("nap", 30.0, timeout=1), pool.enqueue("nap", 1.5)
+    slow, neighbour = pool.enqueue("nap", 30.0, timeout=1), pool.enqueue("nap", 1.2)
     assert pool.failure(slow) == "JobTimeoutException"
     until(lambda: pool.noted("ran") == [neighbour])
 
@@ -279,7 +279,7 @@ def test_a_flood_with_sigterm_again_and_again_loses_nothing_and_repeats_nothing(
 def test_a_flood_with_kill_9_again_and_again_loses_nothing(pool: Pool) -> None:
     """A job that ran when its worker was killed fails. Every other one runs, once, whatever hands it was in."""
     jobs = [pool.enqueue("nap", 0.02) for _ in range(400)]
-    for patience in (0.0, 0.02, 0.05, 0.1):
+    for patience in (0.0, 0.03, 0.1):
         worker = pool.start(concurrency=20)
         time.sleep(patience)
         worker.kill()
@@ -289,7 +289,7 @@ def test_a_flood_with_kill_9_again_and_again_loses_nothing(pool: Pool) -> None:
     ran, failed = pool.noted("ran"), pool.queue.failed_job_registry.get_job_ids()
     assert {*ran, *failed} == set(jobs)
     assert len(ran) == len(set(ran))
-    assert len(failed) <= 4 * 20
+    assert len(failed) <= 3 * 20
 
 
 def test_kill_9_with_running_jobs_is_cleaned_by_the_others_within_seconds(pool: Pool) -> None:
@@ -307,7 +307,7 @@ def test_kill_9_with_running_jobs_is_cleaned_by_the_others_within_seconds(pool: 
 def test_what_a_killed_worker_held_goes_back_to_the_front_in_order(pool: Pool) -> None:
     """kill -9 between the pop and the admission, as it stands in Redis afterwards."""
     held = [pool.enqueue("nap", 0.0) for _ in range(3)]
-    first, last = pool.enqueue("nap", 0.5), pool.enqueue("nap", 0.0)
+    first, last = pool.enqueue("nap", 1.0), pool.enqueue("nap", 0.0)
     dead = f"{PREFIX}worker:0123456789abcdef"
     for registry in ("workers", "workers:turns"):
         pool.redis.sadd(PREFIX + registry, dead)
@@ -332,7 +332,7 @@ def test_an_id_queued_twice_runs_once_and_one_without_a_job_is_dropped(pool: Poo
 
 def test_an_execution_that_rq_gave_up_goes_on_and_its_end_writes_nothing(pool: Pool) -> None:
     pool.start()
-    job = pool.enqueue("nap", 1.5)
+    job = pool.enqueue("nap", 1.2)
     until(lambda: pool.started() == 1)
     pool.redis.delete(STARTED)
     pool.job(job).set_status(JobStatus.QUEUED)  # somebody enqueued it again
@@ -341,14 +341,6 @@ def test_an_execution_that_rq_gave_up_goes_on_and_its_end_writes_nothing(pool: P
     until(lambda: next(iter(pool.workers().values())).successful_job_count == 1)
     assert pool.status(job) is JobStatus.QUEUED
     assert pool.log().count("RQ had given up") == 1
-
-
-def test_a_job_outlives_many_leases(pool: Pool) -> None:
-    worker = pool.start()
-    job = pool.enqueue("nap", 3.3)
-    until(lambda: pool.noted("ran") == [job])
-    assert "given up" not in pool.log()
-    assert pool.workers()[worker.pid].failed_job_count == 0
 
 
 def test_rq_info_shows_the_pool_and_every_key_stands_under_the_prefix(pool: Pool) -> None:
@@ -383,11 +375,11 @@ def test_a_redis_that_comes_back_while_jobs_run_finds_them_running(own_redis: An
     server = own_redis()
     pool = make_pool(server.url)
     worker = pool.start()
-    ends_later, ends_meanwhile = pool.enqueue("dream", 3.0), pool.enqueue("dream", 1.2)
+    ends_later, ends_meanwhile = pool.enqueue("dream", 2.5), pool.enqueue("dream", 0.8)
     until(lambda: pool.started() == 2)
     server.stop()
     until(lambda: "Redis is away" in pool.log())
-    time.sleep(0.8)
+    time.sleep(0.6)
     server.start()
     until(lambda: pool.started() == 1)
     assert not pool.redis.exists(Job.key_for(ends_meanwhile))

@@ -113,8 +113,11 @@ class Executions:
     def hand_back(self, name: str | None = None) -> None:
         """Put what this worker holds, or a dead one of that name held, back at the front of the queue, in its order."""
         held = self._held if name is None else self._held_by(name)
-        while self.connection.lmove(held, self.queue.key, "RIGHT", "LEFT") is not None:
-            pass
+        while count := self.connection.llen(held):
+            with self.connection.pipeline() as pipe:
+                for _ in range(count):
+                    pipe.lmove(held, self.queue.key, "RIGHT", "LEFT")
+                pipe.execute()
 
     def beat(self, executions: Sequence[Execution]) -> list[Execution]:
         """Keep these executions alive for another lease. Returns those that had been declared dead meanwhile."""

@@ -48,7 +48,7 @@ BATCH = 20
 #: Seconds between two tries while Redis is away.
 RETRY = 0.25
 #: Seconds to wait for Redis when leaving; afterwards the other workers find out by themselves.
-LEAVE = 2.0
+LEAVE = 1.5
 
 
 class TurnWorker(BaseWorker):
