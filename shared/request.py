@@ -53,7 +53,7 @@ def parse_request(body: object) -> ResponseRequest:
     try:
         parsed = Parameters.model_validate(body)
     except ValidationError as fault:
-        raise _refusal(fault.errors(include_url=False, include_input=False)[0]) from None
+        raise _refusal(fault.errors()[0]) from None
     options = {key: body[key] for key in body if key in Parameters.model_fields and body[key] is not None}
     _check_combinations(parsed)
     items = input_items(body.get("input"))

@@ -80,6 +80,8 @@ def test_a_string_is_one_user_message() -> None:
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
     ]
     assert input_items("")[0]["content"] == [{"type": "input_text", "text": ""}]
+    longest = "x" * (10 * 1024 * 1024)
+    assert input_items(longest)[0]["content"][0]["text"] == longest
 
 
 MISSING, TYPE, VALUE = "missing_required_parameter", "invalid_type", "invalid_value"
@@ -124,6 +126,16 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         [{"type": "function_call", "name": CANARY, "arguments": "{}"}],
         "input[0].call_id",
         MISSING,
+    ),
+    "call with an empty call_id": (
+        [{"type": "function_call", "call_id": "", "name": "n", "arguments": "{}"}],
+        "input[0].call_id",
+        VALUE,
+    ),
+    "output with an empty call_id": (
+        [{"type": "function_call_output", "call_id": "", "output": "x"}],
+        "input[0].call_id",
+        VALUE,
     ),
     "call with an empty name": (
         [{"type": "function_call", "call_id": "c", "name": "", "arguments": "{}"}],

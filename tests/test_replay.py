@@ -190,6 +190,11 @@ MERGED: dict[str, tuple[list[Item], list[Item], list[Item]]] = {
         [call("fc_1", "c1", "Paris")],
         [call("fc_1", "c1", "Paris", status="in_progress")],
     ),
+    "an opaque item": (
+        [{"type": "acme:x", "id": "x", "a": 1, "b": [True, {"c": 2.5}]}],
+        [{"type": "acme:x", "id": "x", "a": 1, "b": [True, {"c": 2.5}], "d": "new"}],
+        [{"type": "acme:x", "id": "x", "a": 1, "b": [True, {"c": 2.5}]}],
+    ),
     "twice in the new input": ([], [said("msg_1", "a"), said("msg_1", "a")], [said("msg_1", "a")]),
     "same id, other type": (
         [reasoning("x", "a")],
@@ -228,6 +233,14 @@ CONFLICTS: dict[str, tuple[Item, Item]] = {
     "call id": (call("rs_1", "c1", "Paris"), call("rs_1", "canary", "Paris")),
     "message text": (said("rs_1", "a"), said("rs_1", "canary")),
     "message text as a string": (said("rs_1", "a"), {"role": "assistant", "id": "rs_1", "content": "canary"}),
+    "opaque item, another type of value": (
+        {"type": "acme:x", "id": "rs_1", "a": {"b": 1}},
+        {"type": "acme:x", "id": "rs_1", "a": "canary"},
+    ),
+    "opaque item, a number for a list": (
+        {"type": "acme:x", "id": "rs_1", "a": ["canary"]},
+        {"type": "acme:x", "id": "rs_1", "a": 1},
+    ),
     "opaque item": ({"type": "acme:x", "id": "rs_1", "a": 1}, {"type": "acme:x", "id": "rs_1", "a": 2}),
 }
 
@@ -368,6 +381,14 @@ def test_effective_context(asked: str | None, default: Any, effective: str) -> N
     ]
     kept = [["rs_1", "rs_2"], ["rs_1"], ["rs_1", "rs_2", "rs_3"]]
     assert thoughts == (kept if effective == "all_turns" else [[], ["rs_1"], ["rs_3"]])
+
+
+def test_only_a_user_message_starts_a_turn() -> None:
+    history = [user("x"), reasoning("rs_1", "r"), said("msg_1", "I look it up."), call("fc_1", "c1", "Paris")]
+    new = [output("c1", "sunny"), {"role": "developer", "content": "Be brief."}]
+    sent = body_of(new, history, reasoning={"context": "current_turn"})["input"]
+    assert sent == body_of(new, history)["input"]
+    assert reasoning_sent("rs_1", "r") in sent
 
 
 def test_current_turn_without_a_user_message_keeps_all() -> None:

@@ -235,6 +235,8 @@ ROWS: dict[str, tuple[Item, list[Item]]] = {
         ],
     ),
     "mcp call without an answer": ({"type": "mcp_call", "id": "mcp_1", "name": "roll", "arguments": "{}"}, []),
+    "mcp call without a name": ({"type": "mcp_call", "id": "mcp_1", "arguments": "{}", "output": "7"}, []),
+    "mcp call without arguments": ({"type": "mcp_call", "id": "mcp_1", "name": "roll", "output": "7"}, []),
     "web search with results": (
         {"type": "web_search_call", "id": "ws_1", "action": {"query": "cats"}, "results": [{"url": "u"}]},
         [
@@ -326,6 +328,8 @@ def test_calls_and_what_answers_them() -> None:
     calls = {item.get("type") for item, _ in ROWS.values() if is_call(item)}
     assert calls == {"function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call"}
     assert not is_call({"type": "function_call", "call_id": None})
+    assert not is_call({"type": "mcp_call", "call_id": "c1"})  # it holds its own answer
+    assert not is_call({"type": "shell_call_output", "call_id": "c1"})
     answering = {item.get("type") for item, _ in ROWS.values() if answers(item) is not None}
     assert answering == {
         "function_call_output",

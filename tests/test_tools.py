@@ -108,6 +108,7 @@ CANARY = "canary-7f3a"
 BAD_TOOLS: dict[str, tuple[list[Any], str, str]] = {
     "a string": ([CANARY], "tools[0]", TYPE),
     "no type": ([{"name": CANARY}], "tools[0].type", MISSING),
+    "empty type": ([{"type": "", "name": CANARY}], "tools[0].type", VALUE),
     "chat style": ([{"type": "function", "function": {"name": CANARY}}], "tools[0].name", MISSING),
     "second without name": ([ADD, {"type": "custom"}], "tools[1].name", MISSING),
     "name is a number": ([{"type": "function", "name": 3}], "tools[0].name", TYPE),
