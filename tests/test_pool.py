@@ -30,7 +30,7 @@ PREFIX = "{rejoinder:rq}:"
 QUEUE, STARTED = f"{PREFIX}queue:turns", f"{PREFIX}wip:turns"
 
 
-def until(holds: Callable[[], object], limit: float = 10.0) -> float:
+def until(holds: Callable[[], object], limit: float = 15.0) -> float:
     """Wait for it; how long it took. Fails after `limit` seconds."""
     began = time.monotonic()
     while not holds():
@@ -209,8 +209,8 @@ def test_stop_job_stops_one_among_neighbours(pool: Pool) -> None:
 
 
 def test_commands_reach_a_worker_that_was_idle_for_long(pool: Pool) -> None:
-    worker = pool.start(redis_timeout=0.5)
-    time.sleep(1.2)  # more than two timeouts of an idle connection
+    worker = pool.start(redis_timeout=0.3)
+    time.sleep(0.8)  # more than two timeouts of an idle connection
     assert "Redis is away" not in pool.log()
     pool.redis.publish(f"{PREFIX}pubsub:{pool.workers()[worker.pid].name}", "no JSON")
     send_shutdown_command(pool.redis, pool.workers()[worker.pid].name)
@@ -264,7 +264,7 @@ def test_a_second_signal_cancels_at_once(pool: Pool, second: signal.Signals) -> 
 
 def test_a_flood_with_sigterm_again_and_again_loses_nothing_and_repeats_nothing(pool: Pool) -> None:
     jobs = [pool.enqueue("nap", 0.02) for _ in range(400)]
-    for patience in (0.0, 0.05, 0.1, 0.2):
+    for patience in (0.0, 0.05, 0.15):
         worker = pool.start(concurrency=20, drain_timeout=5.0)
         time.sleep(patience)
         pool.stop(worker)
@@ -276,31 +276,26 @@ def test_a_flood_with_sigterm_again_and_again_loses_nothing_and_repeats_nothing(
     assert Counter(pool.noted("ran")) == Counter(jobs)
 
 
-def test_a_flood_with_kill_9_again_and_again_loses_nothing(pool: Pool) -> None:
+def test_kill_9_again_and_again_loses_nothing_and_the_others_clean_up_within_seconds(pool: Pool) -> None:
     """A job that ran when its worker was killed fails. Every other one runs, once, whatever hands it was in."""
-    jobs = [pool.enqueue("nap", 0.02) for _ in range(400)]
+    victim = pool.start()
+    killed = [pool.enqueue("nap", 60.0) for _ in range(20)]
+    until(lambda: pool.started() == 20)
+    victim.kill()
+    flood = [pool.enqueue("nap", 0.02) for _ in range(400)]
     for patience in (0.0, 0.03, 0.1):
         worker = pool.start(concurrency=20)
         time.sleep(patience)
         worker.kill()
-        worker.wait()
-    pool.start()
-    until(lambda: pool.redis.llen(QUEUE) == 0 and pool.started() == 0 and pool.held() == [])
-    ran, failed = pool.noted("ran"), pool.queue.failed_job_registry.get_job_ids()
-    assert {*ran, *failed} == set(jobs)
-    assert len(ran) == len(set(ran))
-    assert len(failed) <= 3 * 20
-
-
-def test_kill_9_with_running_jobs_is_cleaned_by_the_others_within_seconds(pool: Pool) -> None:
-    victim = pool.start()
-    jobs = [pool.enqueue("nap", 60.0) for _ in range(20)]
-    until(lambda: pool.started() == 20)
     heir = pool.start()
-    victim.kill()
-    took = until(lambda: pool.started() == 0 and len(pool.queue.failed_job_registry.get_job_ids()) == 20)
-    assert took < 5.0
-    assert {pool.status(job) for job in jobs} == {JobStatus.FAILED}
+    took = until(lambda: pool.redis.llen(QUEUE) == 0 and pool.started() == 0 and pool.held() == [])
+    assert took < 8.0
+    ran, failed = pool.noted("ran"), pool.queue.failed_job_registry.get_job_ids()
+    assert {*ran, *failed} == {*killed, *flood}
+    assert len(ran) == len(set(ran))
+    assert set(killed) <= set(failed)
+    assert len(failed) <= 20 + 3 * 20
+    assert {pool.status(job) for job in failed} == {JobStatus.FAILED}
     until(lambda: set(pool.workers()) == {heir.pid})
 
 
