@@ -201,7 +201,6 @@ class Draft:
                 item["summary"] = []
                 if item.get("content"):
                     item["content"] = []
-                item["status"] = None if item.get("status", "") is None else "in_progress"
             case "function_call" | "custom_tool_call":
                 item |= {
                     "call_id": self._call_id(item),
@@ -254,7 +253,8 @@ class Draft:
         return (text or Text(TextKind.OUTPUT_TEXT, position)).filled(part)
 
     def _with_status(self, item: Wire, fields: Wire, status: str) -> Wire:
-        always = self.type in ("message", "function_call")
+        # An item that we end ourselves says how, if its published type can.
+        always = self.type in ("message", "function_call") or (self.type == "reasoning" and not fields)
         if fields.get("status") or ("status" in fields and not always):
             return item
         if always or status == "incomplete" or "status" in self.known:

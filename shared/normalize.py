@@ -205,7 +205,7 @@ def _final_item(item: object) -> Wire | None:
 def _failed(wire: Wire) -> Finished:
     """An `error` event ends the response; its fields stand flat (OpenAI) or inside `error` (Open Responses)."""
     error = wire.get("error")
-    return Finished("failed", None, None, None, _error(error if isinstance(error, dict) else wire), None)
+    return Finished("failed", None, None, None, _error(error or {"code": wire.get("code")}), None)
 
 
 def _error(error: object) -> Wire:

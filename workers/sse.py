@@ -19,8 +19,8 @@ class EventTooLarge(ValueError):
 class SseDecoder:
     """Bytes in as they are read, whole events out. Linear in the bytes fed, whatever their cuts.
 
-    `max_event_bytes` bounds a line as well as the data of one event. The events before an overlong one are given out
-    first; the call after them raises `EventTooLarge`, and so does every later one.
+    `max_event_bytes` bounds a line as well as all `data` lines of one event. What goes beyond it raises `EventTooLarge`
+    as soon as it is seen, and takes the events of that read with it: there is nothing to go on with.
     """
 
     def __init__(self, max_event_bytes: int) -> None:
@@ -29,34 +29,31 @@ class SseDecoder:
         self._line_bytes = 0
         self._data: list[bytes] = []  # `data` lines of the event that has not ended yet
         self._data_bytes = 0
-        self._events: list[bytes] = []
         self._after_cr = False
         self._started = False
-        self._too_large = False
 
     def feed(self, raw: bytes) -> list[bytes]:
-        """The data of each event that `raw` completes, several `data` lines joined by LF. May raise `EventTooLarge`."""
-        if not self._too_large:
-            lines = self._with_plain_ends(raw).split(b"\n")
-            if len(lines) > 1:
-                self._line.append(lines[0])
-                lines[0] = b"".join(self._line)
-                self._line = []
-                self._line_bytes = 0
-            tail = lines.pop()
-            self._take(lines)
-            if tail:
-                self._line.append(tail)
-                self._line_bytes += len(tail)
-                self._too_large = self._too_large or self._line_bytes > self._limit
-        return self._given()
+        """The data of each event that `raw` completes, several `data` lines joined by LF."""
+        lines = self._with_plain_ends(raw).split(b"\n")
+        tail = lines.pop()
+        events: list[bytes] = []
+        if lines:
+            self._line.append(lines[0])
+            lines[0] = b"".join(self._line)
+            self._line = []
+            self._line_bytes = 0
+            events = self._events(lines)
+        if tail:
+            self._line.append(tail)
+            self._line_bytes += len(tail)
+            self._ensure_fits(self._line_bytes)
+        return events
 
     def end(self) -> list[bytes]:
-        """The events that the end of the stream completes. May raise `EventTooLarge`."""
-        if not self._too_large:
-            self._take([b"".join(self._line), b""])
-            self._line = []
-        return self._given()
+        """The event that the end of the stream completes, if there is one."""
+        lines = [b"".join(self._line), b""]
+        self._line = []
+        return self._events(lines)
 
     def _with_plain_ends(self, raw: bytes) -> bytes:
         """`raw` with every line end as LF; a CRLF that two reads share is one end."""
@@ -68,32 +65,29 @@ class SseDecoder:
         self._after_cr = raw.endswith(b"\r")
         return raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _take(self, lines: list[bytes]) -> None:
-        if lines and not self._started:
+    def _events(self, lines: list[bytes]) -> list[bytes]:
+        if not self._started:
             self._started = True
             lines[0] = lines[0].removeprefix(_BOM)
+        events: list[bytes] = []
         for line in lines:
-            if len(line) > self._limit:
-                self._too_large = True
-                return
             if line.startswith(b"data:"):
-                value = line[6:] if line.startswith(b"data: ") else line[5:]
-                self._data.append(value)
-                self._data_bytes += len(value) + 1
-                if self._data_bytes > self._limit:
-                    self._too_large = True
-                    return
-            elif not line:
-                if self._data:
-                    self._events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                    self._data = []
-                    self._data_bytes = 0
+                self._add(line, line[6:] if line.startswith(b"data: ") else line[5:])
             elif line == b"data":
-                self._data.append(b"")
-                self._data_bytes += 1
-
-    def _given(self) -> list[bytes]:
-        if self._too_large and not self._events:
-            raise EventTooLarge("an event of the stream is larger than the limit")
-        events, self._events = self._events, []
+                self._add(line, b"")
+            elif line:
+                self._ensure_fits(len(line))
+            elif self._data:
+                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data = []
+                self._data_bytes = 0
         return events
+
+    def _add(self, line: bytes, value: bytes) -> None:
+        self._data.append(value)
+        self._data_bytes += len(line)
+        self._ensure_fits(self._data_bytes)
+
+    def _ensure_fits(self, size: int) -> None:
+        if size > self._limit:
+            raise EventTooLarge("an event of the stream is larger than the limit")
