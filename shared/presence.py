@@ -3,15 +3,18 @@
 RQ's registry keeps a killed worker for minutes, so readiness does not ask it.
 """
 
+import asyncio
 import secrets
+from contextlib import suppress
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from shared.settings import Settings
 
 
 class Presence:
-    """`announce` from a worker's heartbeat, `count` from anywhere. Both raise `redis.exceptions.RedisError`."""
+    """`announce` from a worker's heartbeat, `count` from anywhere; both raise `redis.exceptions.RedisError`."""
 
     def __init__(self, client: Redis, settings: Settings) -> None:
         self._client = client
@@ -26,8 +29,10 @@ class Presence:
         await self._client.zremrangebyscore(self._key, "-inf", f"({seconds}")
 
     async def leave(self) -> None:
-        """Say that this process takes no more turns."""
-        await self._client.zrem(self._key, self._name)
+        """Say that this process takes no more turns. Without Redis nobody is told: the word runs out by itself."""
+        with suppress(RedisError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self._client.zrem(self._key, self._name)
 
     async def count(self) -> int:
         """How many worker processes are alive."""

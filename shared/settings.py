@@ -19,7 +19,7 @@ class Settings(BaseSettings):
     redis_url: str = Field(
         "redis://127.0.0.1:6379/0", validation_alias=AliasChoices("REJOINDER_REDIS_URL", "REDIS_URL")
     )
-    key_prefix: str = "rejoinder:"
+    key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")] = "rejoinder:"  # what RQ takes in its own prefix
     redis_connections: Annotated[int, Field(ge=2)] = 32
     redis_timeout: Seconds = 5.0
 
