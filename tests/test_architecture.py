@@ -45,7 +45,7 @@ DOORS = {
 MUST_BE_PURE = {
     *(f"shared.{name}" for name in ("json_codec", "ids", "keys", "errors", "events", "upstream_events", "normalize")),
     *(f"shared.{name}" for name in ("drafts", "accumulator", "fold", "items", "request", "response", "replay")),
-    *("workers.sse", "cli.simulated_model", "cli.simulated_wire"),
+    *("workers.sse", "cli.simulated_model", "cli.simulated_wire", "cli.simulated_items"),
 }
 #: What pure modules may import although it isn't pure: they read its values and never make one.
 VALUES = {"shared.settings"}
