@@ -567,6 +567,16 @@ async def test_a_finished_answers_connection_is_used_again() -> None:
         assert upstream.connections == 1
 
 
+async def test_leaving_at_the_terminal_event_leaves_the_connection_to_the_next() -> None:
+    async with serving(sends(ANSWER, then="done")) as upstream, client(upstream.port) as vllm:
+        for _ in range(3):
+            async with vllm.stream(BODY) as answer:
+                async for events in answer:
+                    if isinstance(events[-1], Finished):
+                        break
+        assert upstream.connections == 1
+
+
 async def test_the_last_chunk_may_come_a_moment_later() -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.send(ANSWER[: -len(LAST)])

@@ -29,7 +29,7 @@ from workers.sse import EventTooLarge, SseDecoder
 #: vLLM's server closes a connection that was idle for 5 s; a request sent at that moment would be lost.
 IDLE_LIMIT: Final = 4.0
 #: How long a finished answer may take to end its body, before its connection is given up.
-_TAIL_TIMEOUT: Final = 0.1
+_TAIL_TIMEOUT: Final = 0.05
 #: How much of an error body is read, and for how long at most.
 _REFUSAL_BYTES: Final = 64 * 1024
 _REFUSAL_TIMEOUT: Final = 5.0
@@ -106,18 +106,21 @@ class Vllm:
                 async with asyncio.timeout(self._stall_timeout) if begun else asyncio.timeout_at(deadline):
                     data = await anext(reads, None)
                 events = [read_event(event) for event in (decoder.end() if data is None else decoder.feed(data))]
+            finished = any(isinstance(event, Finished) for event in events)
+            if finished:
+                await _read_tail(reads)
             if events:
                 yield events
-            if data is None:
-                return
-            if any(isinstance(event, Finished) for event in events):
-                await _read_tail(reads)
+            if finished or data is None:
                 return
             begun = begun or not all(isinstance(event, Skipped) for event in events)
 
 
 async def _read_tail(reads: AsyncIterator[bytes]) -> None:
-    """Read what follows the terminal event, so that the connection can be used again; not worth a long wait."""
+    """Read what follows the terminal event, so that the connection can be used again: a moment's wait, no more.
+
+    Read before the event is passed on, as the turn leaves when it sees it.
+    """
     try:
         async with asyncio.timeout(_TAIL_TIMEOUT):
             async for _ in reads:
