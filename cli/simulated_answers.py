@@ -97,7 +97,8 @@ def _memory(chat: Chat) -> str:
     if seen > 0:
         parts.append(f'The first turn began "{_quote(turns[0].content)}".')
     if thoughts:
-        parts.append(f'My first reasoning began "{_quote(thoughts[0])}" and my last one "{_quote(thoughts[-1])}".')
+        last = f' and my last one "{_quote(thoughts[-1])}"' if len(thoughts) > 1 else ""
+        parts.append(f'My first reasoning began "{_quote(thoughts[0])}"{last}.')
     return " ".join(parts)
 
 

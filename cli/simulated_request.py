@@ -34,7 +34,9 @@ _TOOLS = re.compile(
 
 def _tool(loc: str, value: Any) -> Wire:
     kind = value.get("type") if isinstance(value, dict) else None
-    named = kind not in ("function", "custom", "namespace") or isinstance(value.get("name"), str)
+    named = kind not in ("function", "custom", "namespace") or (
+        isinstance(value.get("name"), str) and isinstance(value.get("parameters"), dict | None)
+    )
     if isinstance(kind, str) and _TOOLS.fullmatch(kind) and named:
         return schema.mapping(loc, value)
     raise bad_schema(f"{loc}.FunctionTool.name", "missing", "Field required", value)
@@ -209,7 +211,7 @@ def _check_tools(request: Request) -> None:
     if choice == "required" and not request.tools:
         raise bad_parameter("Tool choice 'required' must be specified with 'tools' parameter.", "tool_choice")
     if isinstance(choice, dict) and choice["type"] == "function":
-        names = {tool.get("name") for tool in request.tools}
+        names = [tool.get("name") for tool in request.tools]
         if choice.get("name") not in names:
             raise bad_parameter("Tool choice 'function' not found in 'tools' parameter.", "tool_choice")
     form = request.output_format

@@ -132,7 +132,7 @@ def is_output_message(item: Wire) -> bool:
         item.get("type") == "message"
         and item.get("role") == "assistant"
         and isinstance(content, list)
-        and all(isinstance(part, dict) and part.get("type") in _OUTPUT_PARTS for part in content)
+        and all(isinstance(part, dict) and str(part.get("type")) in _OUTPUT_PARTS for part in content)
     )
 
 
@@ -151,15 +151,19 @@ def input_items(loc: str, value: Any) -> str | list[Wire]:
 
 def _is_item(item: Wire) -> bool:
     kind = item.get("type")
+    if not isinstance(kind, str | None):
+        return False
     if kind in HOSTED_ITEMS:
         return True
     needs = _NEEDS.get(str(kind))
-    if needs is not None:
-        content = item.get("content")
-        return all(isinstance(item.get(name), types) for name, types in needs.items()) and (
-            content is None or isinstance(content, list)
-        )
-    return kind in (None, "message") and _is_message(item)
+    if needs is None:
+        return kind in (None, "message") and _is_message(item)
+    given = all(isinstance(item.get(name), types) for name, types in needs.items())
+    return given and all(_are_parts(item.get(name)) for name in ("content", "summary", "output"))
+
+
+def _are_parts(value: Any) -> bool:
+    return not isinstance(value, list) or all(isinstance(part, dict) for part in value)
 
 
 def _is_message(item: Wire) -> bool:
@@ -170,6 +174,6 @@ def _is_message(item: Wire) -> bool:
         return item.get("status", "completed") in _STATUSES[1:]
     return isinstance(content, str) or (
         isinstance(content, list)
-        and all(isinstance(part, dict) and part.get("type") in _EASY_PARTS for part in content)
+        and all(isinstance(part, dict) and str(part.get("type")) in _EASY_PARTS for part in content)
         and item.get("status") in _STATUSES
     )

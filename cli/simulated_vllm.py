@@ -30,7 +30,7 @@ from cli.simulated_delivery import Broken, send_json, until_gone
 from cli.simulated_engine import Engine, Turn
 from cli.simulated_faults import FaultDesk, Faults
 from cli.simulated_record import Record, Recorder
-from cli.simulated_refusal import Refusal, bad_schema
+from cli.simulated_refusal import Refusal, bad_schema, server_fault
 from cli.simulated_request import unknown_response
 from shared.json_codec import Wire, decode
 
@@ -75,10 +75,16 @@ class _Responses:
                 raise Broken
             if faults.refuse is not None:
                 raise _refusal(faults.refuse, faults.refuse_body)
-            await Turn(self._engine, body).answer(send, faults, record)
+            await self._turn(body).answer(send, faults, record)
         except Refusal as refusal:
             record.status, record.ending = refusal.status, "refused"
             await send_json(send, refusal.status, refusal.body)
+
+    def _turn(self, body: Any) -> Turn:
+        try:
+            return Turn(self._engine, body)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise server_fault(str(error)) from error  # as vLLM does with what its schema let through
 
 
 async def _decoded(raw: bytes, http: HttpRequest) -> Any:
