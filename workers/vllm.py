@@ -93,27 +93,38 @@ class Vllm:
     async def _post(self, body: Wire, deadline: float) -> httpx.Response:
         """The answer, its body not yet read."""
         request = self._client.build_request("POST", self._url, content=encode(body))
-        with _faults(Fault.SILENT):
-            async with asyncio.timeout_at(deadline):
-                return await self._client.send(request, stream=True)
+        with _faults():
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._client.send(request, stream=True)
+            except TimeoutError:
+                raise breakdown(Fault.SILENT) from None
 
     async def _events(self, response: httpx.Response, deadline: float) -> AsyncGenerator[list[UpstreamEvent], None]:
         decoder = SseDecoder(self._max_event_bytes)
         reads = response.aiter_raw()
+        clock = asyncio.get_running_loop().time
         begun = False
-        while True:
-            with _faults(Fault.STALLED if begun else Fault.SILENT):
-                async with asyncio.timeout(self._stall_timeout) if begun else asyncio.timeout_at(deadline):
-                    data = await anext(reads, None)
-                events = [read_event(event) for event in (decoder.end() if data is None else decoder.feed(data))]
-            finished = any(isinstance(event, Finished) for event in events)
-            if finished:
-                await _read_tail(reads)
-            if events:
+        with _faults():
+            try:
+                # One timeout, set anew for each read: making one for each would cost a third of the whole read.
+                async with asyncio.timeout_at(deadline) as limit:
+                    async for data in reads:
+                        limit.reschedule(None)  # while the reader is busy, the silence is its own
+                        events = [read_event(event) for event in decoder.feed(data)]
+                        finished = any(isinstance(event, Finished) for event in events)
+                        if finished:
+                            await _read_tail(reads)
+                        if events:
+                            yield events
+                        if finished:
+                            return
+                        begun = begun or not all(isinstance(event, Skipped) for event in events)
+                        limit.reschedule(clock() + self._stall_timeout if begun else deadline)
+            except TimeoutError:
+                raise breakdown(Fault.STALLED if begun else Fault.SILENT) from None
+            if events := [read_event(event) for event in decoder.end()]:
                 yield events
-            if finished or data is None:
-                return
-            begun = begun or not all(isinstance(event, Skipped) for event in events)
 
 
 async def _read_tail(reads: AsyncIterator[bytes]) -> None:
@@ -153,15 +164,10 @@ async def _ensure_event_stream(response: httpx.Response) -> None:
 
 
 @contextmanager
-def _faults(late: Fault) -> Iterator[None]:
-    """Turn what the network does into `UpstreamError`; `late` is what a timeout means here.
-
-    No cause is kept: it may hold what the upstream sent.
-    """
+def _faults() -> Iterator[None]:
+    """Turn what the network does into `UpstreamError`. No cause is kept: it may hold what the upstream sent."""
     try:
         yield
-    except TimeoutError:
-        raise breakdown(late) from None
     except (httpx.HTTPError, aiohttp.ClientError) as error:
         raise breakdown(_fault(error)) from None
     except EventTooLarge:
