@@ -15,9 +15,10 @@ from shared.history import item_history
 from shared.ids import new_response_id, shard_of
 from shared.items import references
 from shared.json_codec import Wire
+from shared.merge import merge_input
 from shared.queue import TurnQueue
 from shared.record import Record
-from shared.replay import ReplayPolicy, effective_context, ensure_replayable, merge_input
+from shared.replay import ReplayPolicy, effective_context, ensure_replayable
 from shared.request import ResponseRequest
 from shared.response import Status
 from shared.settings import Settings

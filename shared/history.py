@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shared.errors import InvalidRequest
 from shared.json_codec import Wire
-from shared.replay import merge_input
+from shared.merge import Merge
 from shared.response import Status
 
 
@@ -36,9 +36,9 @@ def item_history(turns: Sequence[Turn]) -> list[Wire]:
             "Continue the response before it.",
             param="previous_response_id",
         )
-    items: list[Wire] = []
+    history = Merge()
     for turn in turns:
-        items = merge_input(items, turn.input)
+        history.add(turn.input)
         if turn.status.terminal:
-            items += turn.output
-    return items
+            history.keep(turn.output)
+    return history.items

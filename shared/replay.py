@@ -12,11 +12,12 @@ Instructions are this request's only and go up as `instructions`. System and dev
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from shared.errors import InvalidRequest
 from shared.items import kind, name_of, plain_text
 from shared.json_codec import Wire
+from shared.merge import merge_input
 from shared.parameters import UPSTREAM_EXTRAS
 from shared.rewrite import CUT, answers, is_call, upstream_items
 from shared.tools import upstream_tools
@@ -63,38 +64,6 @@ def ensure_replayable(items: Sequence[Wire]) -> None:
             raise InvalidRequest(message, param="input", code="invalid_encrypted_content")
         if what in _UNRESOLVED:
             raise InvalidRequest(f"Input {name_of(item)} {_UNRESOLVED[what]}.", param="input", code="invalid_value")
-
-
-def merge_input(history: Sequence[Wire], new: Sequence[Wire]) -> list[Wire]:
-    """History, then what is new in `new`: an item of a known type and id that agrees with its first copy is left out.
-
-    Null, absent and empty lists say nothing, so they agree with anything; a status may differ. Items without an id are
-    never merged. Raises `InvalidRequest` naming the id when two copies tell different things.
-    """
-    merged: list[Wire] = []
-    first: dict[tuple[str, str], Wire] = {}
-    for item in (*history, *new):
-        own = item.get("id")
-        known = first.get((kind(item), own)) if isinstance(own, str) else None
-        if known is None:
-            merged.append(item)
-            if isinstance(own, str):
-                first[kind(item), own] = item
-        elif not _agree(known, item):
-            raise InvalidRequest(f"Input {name_of(item)} differs from the one already in this history.", param="input")
-    return merged
-
-
-def _agree(one: Any, other: Any) -> bool:
-    if one in (None, []) or other in (None, []):
-        return True
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(_agree(one[key], other[key]) for key in one.keys() & other.keys() - {"status"})
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_agree, one, other))
-    if isinstance(one, list | str) and isinstance(other, list | str):
-        return plain_text(one) == plain_text(other)
-    return bool(one == other)
 
 
 def effective_context(options: Wire, policy: ReplayPolicy) -> ReasoningContext:

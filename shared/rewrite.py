@@ -2,7 +2,7 @@
 
 Law: a rewritten item is built from the keys that vLLM 0.32 reads, never a pruned copy. What vLLM would break on (`null`
 status, several reasoning or answer texts, refusals, empty answers, hosted-tool items) gets the form that keeps its
-meaning, or is left out; `status` always reads `completed`, or vLLM would go on with an unfinished item.
+meaning, or is left out; `status` reads `completed` on what the model made, and stands on nothing else.
 """
 
 from collections.abc import Callable
@@ -39,24 +39,23 @@ def answers(item: Wire) -> str | None:
 
 def _message(item: Wire) -> list[Wire]:
     content = item["content"]
-    head = _head(item) | {"role": item["role"]}
     if item["role"] != "assistant":
-        return [head | {"content": _content(content)}]
+        return [_head(item) | {"role": item["role"], "content": _content(content)}]
     if not (said := plain_text(content)):
         return []
     # vLLM reads the first text only, and dies on refusals and on an empty list.
-    sent = head | {"content": [{"type": "output_text", "text": said, "annotations": []}]}
+    sent = _made(item) | {"role": "assistant", "content": [{"type": "output_text", "text": said, "annotations": []}]}
     return [sent | ({"phase": item["phase"]} if item.get("phase") in _PHASES else {})]
 
 
 def _reasoning(item: Wire) -> list[Wire]:
     if not (thought := plain_text(item.get("content"))):
         return []
-    return [_head(item) | {"summary": [], "content": [{"type": "reasoning_text", "text": thought}]}]
+    return [_made(item) | {"summary": [], "content": [{"type": "reasoning_text", "text": thought}]}]
 
 
 def _call(item: Wire) -> list[Wire]:
-    return [_head(item) | _given(item, "call_id", "name", "namespace", "arguments", "input")]
+    return [_made(item) | _given(item, "call_id", "name", "namespace", "arguments", "input")]
 
 
 def _output(item: Wire) -> list[Wire]:
@@ -64,7 +63,12 @@ def _output(item: Wire) -> list[Wire]:
 
 
 def _head(item: Wire) -> Wire:
-    return {"type": kind(item)} | _given(item, "id") | {"status": "completed"}
+    return {"type": kind(item)} | _given(item, "id")
+
+
+def _made(item: Wire) -> Wire:
+    """The head of an item that the model made: vLLM goes on with one that does not read `completed`."""
+    return _head(item) | {"status": "completed"}
 
 
 def _given(item: Wire, *keys: str) -> Wire:

@@ -15,104 +15,29 @@ from openai.types.responses import ResponseInputItemParam, ResponseOutputItem, R
 from openai.types.responses.response import ToolChoice
 from pydantic import BaseModel, Field, ValidationError
 
+from chain import (
+    BLOB,
+    NEW,
+    TURN_1,
+    TURN_1_SENT,
+    TURN_2,
+    TURN_2_SENT,
+    Item,
+    call,
+    call_sent,
+    output,
+    reasoning,
+    reasoning_sent,
+    said,
+    user,
+)
 from shared.errors import ApiError, InvalidRequest
-from shared.replay import ReplayPolicy, effective_context, ensure_replayable, merge_input, upstream_body
+from shared.replay import ReplayPolicy, effective_context, ensure_replayable, upstream_body
 from shared.request import parse_request
-
-Item = dict[str, Any]
 
 CAPTURED = Path(__file__).parent / "captured"
 POLICY = ReplayPolicy()
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
-
-
-# --- the items of a conversation, as they are stored, and as they are sent ---
-
-
-def user(content: str) -> Item:
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": content}]}
-
-
-def user_sent(content: str) -> Item:
-    return {**user(content), "status": "completed"}
-
-
-def reasoning(own: str, text: str, **more: Any) -> Item:
-    """As the store keeps it, nulls and a mark of ours included."""
-    return {
-        "id": own,
-        "type": "reasoning",
-        "summary": [],
-        "content": [{"type": "reasoning_text", "text": text}],
-        "encrypted_content": None,
-        "status": None,
-        "_agentic_item_kind": "reasoning",
-        **more,
-    }
-
-
-def reasoning_sent(own: str, text: str) -> Item:
-    content = [{"type": "reasoning_text", "text": text}]
-    return {"type": "reasoning", "id": own, "status": "completed", "summary": [], "content": content}
-
-
-def call(own: str, call_id: str, city: str, **more: Any) -> Item:
-    return {
-        "id": own,
-        "type": "function_call",
-        "call_id": call_id,
-        "name": "get_weather",
-        "arguments": f'{{"city": "{city}"}}',
-        "namespace": None,
-        "status": "completed",
-        **more,
-    }
-
-
-def call_sent(own: str, call_id: str, city: str) -> Item:
-    return {key: value for key, value in call(own, call_id, city).items() if value is not None}
-
-
-def output(call_id: str, text: str) -> Item:
-    return {"type": "function_call_output", "call_id": call_id, "output": text}
-
-
-def output_sent(call_id: str, text: str) -> Item:
-    return {**output(call_id, text), "status": "completed"}
-
-
-def said(own: str, text: str, **more: Any) -> Item:
-    content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
-    return {"id": own, "type": "message", "role": "assistant", "status": "completed", "content": content, **more}
-
-
-def said_sent(own: str, text: str) -> Item:
-    content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"id": own, "type": "message", "role": "assistant", "status": "completed", "content": content}
-
-
-# Three turns of a tool loop: a question with two calls, their outputs and the answer, a second question.
-TURN_1 = [
-    user("Weather in Paris and Rome?"),
-    reasoning("rs_1", "two calls"),
-    call("fc_1", "c1", "Paris"),
-    call("fc_2", "c2", "Rome"),
-]
-TURN_2 = [output("c1", "sunny"), output("c2", "rainy"), reasoning("rs_2", "I can answer"), said("msg_1", "Sun, rain.")]
-NEW = [user("And tomorrow?")]
-
-TURN_1_SENT = [
-    user_sent("Weather in Paris and Rome?"),
-    reasoning_sent("rs_1", "two calls"),
-    call_sent("fc_1", "c1", "Paris"),
-    call_sent("fc_2", "c2", "Rome"),
-]
-TURN_2_SENT = [
-    output_sent("c1", "sunny"),
-    output_sent("c2", "rainy"),
-    reasoning_sent("rs_2", "I can answer"),
-    said_sent("msg_1", "Sun, rain."),
-]
 
 
 def body_of(
@@ -143,7 +68,7 @@ def test_three_turns_of_a_tool_loop_in_order() -> None:
         "stream": True,
         "store": False,
         "seed": 7,
-        "input": [*TURN_1_SENT, *TURN_2_SENT, user_sent("And tomorrow?")],
+        "input": [*TURN_1_SENT, *TURN_2_SENT, user("And tomorrow?")],
         "tools": [TOOL],
         "tool_choice": "auto",
     }
@@ -158,104 +83,6 @@ def test_no_mark_of_ours_goes_up() -> None:
     assert "_agentic_item_kind" not in sent
     assert "encrypted_content" not in sent
     assert "null" not in sent
-
-
-# --- merging ---
-
-BLOB = "gAAAcanary=="
-
-MERGED: dict[str, tuple[list[Item], list[Item], list[Item]]] = {
-    "nothing shared": ([user("a")], [user("a")], [user("a"), user("a")]),
-    "resent as stored": ([*TURN_1], [*TURN_1[1:], output("c1", "x")], [*TURN_1, output("c1", "x")]),
-    "resent without nulls, status and logprobs": (
-        [reasoning("rs_1", "a"), said("msg_1", "b")],
-        [
-            {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "a"}]},
-            {"role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "b"}]},
-        ],
-        [reasoning("rs_1", "a"), said("msg_1", "b")],
-    ),
-    "resent with its text as a string": (
-        [said("msg_1", "b")],
-        [{"role": "assistant", "id": "msg_1", "content": "b"}],
-        [said("msg_1", "b")],
-    ),
-    "resent without content": (
-        [reasoning("rs_1", "a")],
-        [{"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": BLOB}],
-        [reasoning("rs_1", "a")],
-    ),
-    "another status": (
-        [call("fc_1", "c1", "Paris", status="in_progress")],
-        [call("fc_1", "c1", "Paris")],
-        [call("fc_1", "c1", "Paris", status="in_progress")],
-    ),
-    "an opaque item": (
-        [{"type": "acme:x", "id": "x", "a": 1, "b": [True, {"c": 2.5}]}],
-        [{"type": "acme:x", "id": "x", "a": 1, "b": [True, {"c": 2.5}], "d": "new"}],
-        [{"type": "acme:x", "id": "x", "a": 1, "b": [True, {"c": 2.5}]}],
-    ),
-    "twice in the new input": ([], [said("msg_1", "a"), said("msg_1", "a")], [said("msg_1", "a")]),
-    "same id, other type": (
-        [reasoning("x", "a")],
-        [said("x", "b")],
-        [reasoning("x", "a"), said("x", "b")],
-    ),
-    "without ids": ([output("c1", "x")], [output("c1", "x")], [output("c1", "x"), output("c1", "x")]),
-    "null ids": (
-        [{**output("c1", "x"), "id": None}],
-        [{**output("c1", "x"), "id": None}],
-        [{**output("c1", "x"), "id": None}] * 2,
-    ),
-}
-
-
-@pytest.mark.parametrize(("history", "new", "merged"), MERGED.values(), ids=MERGED.keys())
-def test_merged(history: list[Item], new: list[Item], merged: list[Item]) -> None:
-    before = copy.deepcopy((history, new))
-    assert merge_input(history, new) == merged
-    assert (history, new) == before
-
-
-CONFLICTS: dict[str, tuple[Item, Item]] = {
-    "reasoning text": (reasoning("rs_1", "a"), reasoning("rs_1", "canary")),
-    "reasoning gained a part": (
-        reasoning("rs_1", "a"),
-        reasoning("rs_1", "a", content=[*reasoning("rs_1", "a")["content"], *reasoning("x", "canary")["content"]]),
-    ),
-    "summary": (
-        reasoning("rs_1", "a", summary=[{"type": "summary_text", "text": "s"}]),
-        reasoning("rs_1", "a", summary=[{"type": "summary_text", "text": "canary"}]),
-    ),
-    "blob": (reasoning("rs_1", "a", encrypted_content="b"), reasoning("rs_1", "a", encrypted_content=BLOB)),
-    "arguments": (call("rs_1", "c1", "Paris"), call("rs_1", "c1", "canary")),
-    "empty arguments": (call("rs_1", "c1", "Paris"), call("rs_1", "c1", "Paris", arguments="")),
-    "call id": (call("rs_1", "c1", "Paris"), call("rs_1", "canary", "Paris")),
-    "message text": (said("rs_1", "a"), said("rs_1", "canary")),
-    "message text as a string": (said("rs_1", "a"), {"role": "assistant", "id": "rs_1", "content": "canary"}),
-    "opaque item, another type of value": (
-        {"type": "acme:x", "id": "rs_1", "a": {"b": 1}},
-        {"type": "acme:x", "id": "rs_1", "a": "canary"},
-    ),
-    "opaque item, a number for a list": (
-        {"type": "acme:x", "id": "rs_1", "a": ["canary"]},
-        {"type": "acme:x", "id": "rs_1", "a": 1},
-    ),
-    "opaque item": ({"type": "acme:x", "id": "rs_1", "a": 1}, {"type": "acme:x", "id": "rs_1", "a": 2}),
-}
-
-
-@pytest.mark.parametrize(("one", "other"), CONFLICTS.values(), ids=CONFLICTS.keys())
-@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
-def test_same_id_other_content_is_refused(one: Item, other: Item, *, turned: bool) -> None:
-    if turned:
-        one, other = other, one
-    for history, new in (([one], [other]), ([], [one, other])):
-        with pytest.raises(InvalidRequest) as caught:
-            merge_input(history, new)
-        assert (caught.value.status, caught.value.param) == (400, "input")
-        assert "'rs_1'" in caught.value.message
-        assert "canary" not in caught.value.message
 
 
 # --- what can't be replayed ---
@@ -315,12 +142,12 @@ def test_unreadable_items_are_refused(item: Item, named: str, code: str, where: 
 def test_a_blob_beside_plaintext_is_left_behind() -> None:
     stored = reasoning("rs_1", "a", encrypted_content=BLOB)
     ensure_replayable([stored])
-    assert body_of(NEW, [stored])["input"] == [reasoning_sent("rs_1", "a"), user_sent("And tomorrow?")]
+    assert body_of(NEW, [stored])["input"] == [reasoning_sent("rs_1", "a"), user("And tomorrow?")]
 
 
 def test_an_empty_blob_says_nothing() -> None:
     stored = reasoning("rs_1", "", content=[], encrypted_content="")
-    assert body_of(NEW, [stored])["input"] == [user_sent("And tomorrow?")]
+    assert body_of(NEW, [stored])["input"] == [user("And tomorrow?")]
 
 
 # --- cut calls ---
@@ -343,11 +170,11 @@ def test_a_cut_call_goes_with_its_output() -> None:
         output("c9", "orphan"),
     ]
     assert body_of(new, history)["input"] == [
-        user_sent("x"),
+        user("x"),
         reasoning_sent("rs_1", "r"),
         call_sent("fc_1", "c1", "Paris"),
-        output_sent("c1", "sunny"),
-        output_sent("c9", "orphan"),
+        output("c1", "sunny"),
+        output("c9", "orphan"),
     ]
 
 
@@ -355,7 +182,7 @@ def test_a_call_made_again_keeps_its_output() -> None:
     history = [call("fc_1", "c1", "Par", status="incomplete"), call("fc_2", "c1", "Paris")]
     assert body_of([output("c1", "sunny")], history)["input"] == [
         call_sent("fc_2", "c1", "Paris"),
-        output_sent("c1", "sunny"),
+        output("c1", "sunny"),
     ]
 
 
@@ -445,7 +272,7 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("options", "sent"), SENT.values(), ids=SENT.keys())
 def test_parameters(options: dict[str, Any], sent: dict[str, Any]) -> None:
-    always = {"model": "tiny", "stream": True, "store": False, "seed": 7, "input": [user_sent("And tomorrow?")]}
+    always = {"model": "tiny", "stream": True, "store": False, "seed": 7, "input": [user("And tomorrow?")]}
     assert body_of(NEW, **options) == always | sent
 
 

@@ -26,7 +26,7 @@ def _thought(text: str, **more: Any) -> Item:
 
 
 def _asked(content: Any, **more: Any) -> Item:
-    return {"type": "message", "status": "completed", "role": "user", "content": content, **more}
+    return {"type": "message", "role": "user", "content": content, **more}
 
 
 ROWS: dict[str, tuple[Item, list[Item]]] = {
@@ -180,7 +180,7 @@ ROWS: dict[str, tuple[Item, list[Item]]] = {
     ),
     "function call output": (
         {"type": "function_call_output", "id": None, "call_id": "c1", "output": "3", "status": None},
-        [{"type": "function_call_output", "status": "completed", "call_id": "c1", "output": "3"}],
+        [{"type": "function_call_output", "call_id": "c1", "output": "3"}],
     ),
     "function call output in parts": (
         {
@@ -193,7 +193,6 @@ ROWS: dict[str, tuple[Item, list[Item]]] = {
             {
                 "type": "function_call_output",
                 "id": "fco_1",
-                "status": "completed",
                 "call_id": "c1",
                 "output": [
                     {"type": "input_text", "text": "3"},
@@ -217,7 +216,7 @@ ROWS: dict[str, tuple[Item, list[Item]]] = {
     ),
     "custom tool call output": (
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "dogs"},
-        [{"type": "custom_tool_call_output", "status": "completed", "call_id": "c1", "output": "dogs"}],
+        [{"type": "custom_tool_call_output", "call_id": "c1", "output": "dogs"}],
     ),
     # hosted tools
     "mcp call": (
