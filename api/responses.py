@@ -48,22 +48,16 @@ async def retrieve(
     if not stream:
         return json_answer(record.response())
     after = -1 if starting_after is None else starting_after
-    await _ensure_followable(record, after, services)
+    await _ensure_followable(record, services)
     return EventStream(services.subscriptions.frames(record, after))
 
 
-async def _ensure_followable(record: Record, after: int, services: Services) -> None:
+async def _ensure_followable(record: Record, services: Services) -> None:
     if not record.background:
         raise InvalidRequest(
             "Only a response created with `background: true` can be streamed after its creation.",
             param="stream",
             code="invalid_request_error",
-        )
-    if not record.status.terminal and after >= record.sequence:
-        raise InvalidRequest(
-            f"The cursor lies past the last event, {record.sequence - 1}. Start again from an earlier one.",
-            param="starting_after",
-            code="invalid_value",
         )
     if not await services.event_log.exists(record.response_id):
         raise InvalidRequest(

@@ -92,13 +92,11 @@ class Subscriptions:
         record = await self._store.load(response_id)
         if record is None:
             raise NotFound(f"Response '{response_id}' was deleted or has expired.")
-        if record.status.terminal and last >= record.sequence - 1:
-            return False
-        if record.status.terminal or last >= record.sequence:
+        if record.status.terminal and last < record.sequence - 1:
             raise ApiError(
                 f"The event log of response '{response_id}' is no longer whole. Retrieve the response instead."
             )
-        return True
+        return not record.status.terminal
 
     def _keepalive(self, last: int) -> bytes | None:
         match self._settings.keepalive:

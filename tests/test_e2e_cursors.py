@@ -31,12 +31,11 @@ def test_every_cursor_gives_exactly_the_rest(stack: Stack, pace: int | None) -> 
         follow(stack, response["id"], None)
     with ThreadPoolExecutor(70) as pool:
         whole = pool.submit(follow, stack, response["id"], None)
-        if pace:
-            cursors = range(2)  # a cursor past the end of a running log is refused, see below
-            early = [pool.submit(follow, stack, response["id"], after) for after in cursors]
+        if pace:  # most of these cursors lie ahead of what has been written
+            early = [pool.submit(follow, stack, response["id"], after) for after in range(50)]
             expected = frames(whole.result())
-            for after, found in zip(cursors, early, strict=True):
-                assert frames(found.result()) == expected[after + 1 :]
+            for after, found in enumerate(early):
+                assert frames(found.result()) == (expected[after + 1 :] or [b"data: [DONE]\n\n"])
         expected = frames(whole.result())
         rest = [pool.submit(follow, stack, response["id"], after) for after in range(len(expected) + 3)]
         for after, found in enumerate(rest):
@@ -76,10 +75,3 @@ def test_a_cursor_that_is_none_is_refused(stack: Stack, cursor: str) -> None:
     answer = stack.http.get(f"/v1/responses/{response.id}?stream=true&starting_after={cursor}")
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, "starting_after", "invalid_value")
-
-
-def test_a_cursor_past_the_end_of_a_running_response_is_refused(stack: Stack) -> None:
-    stack.faults(tokens_per_second=20)
-    response = stack.openai.responses.create(model=MODEL, input="Count to 9.", background=True)
-    answer = stack.http.get(f"/v1/responses/{response.id}?stream=true&starting_after=5000")
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "starting_after")
