@@ -110,9 +110,8 @@ class Announcer:
         slot.index = self._announced
         self._announced += 1
         self.say(item_events.added(slot, draft))
-        for text in draft.texts:
-            if text.position is not None:
-                self.say_all(item_events.so_far(slot, draft, text))
+        for text in draft.placed():
+            self.say_all(item_events.so_far(slot, draft, text))
         self.say_all(item_events.forwarded(slot, *event) for event in slot.waiting)
         slot.waiting.clear()
 

@@ -14,7 +14,7 @@ from shared.drafts import Draft, Stage, Text, starting
 from shared.ids import new_item_id
 from shared.item_shape import tidy_part
 from shared.json_codec import Wire
-from shared.output import Closed, Done, Slot, Slots
+from shared.output import Closed, Done, Dropped, Slot, Slots
 from shared.upstream_events import (
     AnnotationAdded,
     Forwarded,
@@ -217,7 +217,9 @@ class Arrivals:
             self._skipped["unknown_item"] += 1
             return
         self._announcer.release(slot)
-        if slot.index is None:
+        if isinstance(slot.state, Done | Dropped):
+            self._skipped["late"] += 1
+        elif slot.index is None:
             slot.waiting.append((event.type, event.body))
         else:
             self._announcer.say(item_events.forwarded(slot, event.type, event.body))

@@ -134,8 +134,9 @@ class Draft:
         return self.type in _KIND_OF_CALL and not (self.known.get("call_id") and self.known.get("name"))
 
     def learn(self, snapshot: Wire) -> None:
-        """An item as `added` shows it. What is known already stays."""
-        self.known = {**snapshot, **{key: value for key, value in self.known.items() if value}}
+        """One more snapshot of the item. What is known already stays; an empty value was no knowledge."""
+        new = {key: value for key, value in snapshot.items() if not self.known.get(key)}
+        self.known = {**self.known, **new}
 
     def find(self, kind: TextKind, number: int | None) -> Text | None:
         """The text that an event names, None where it is a new one. Raises `LookupError` where it may be several."""
@@ -175,6 +176,10 @@ class Draft:
             position += 1
             settled.append(text)
         return settled
+
+    def placed(self) -> list[Text]:
+        """The texts that have a position, by position."""
+        return sorted((text for text in self.texts if text.position is not None), key=lambda text: text.position or 0)
 
     def text_at(self, field_name: str, position: int) -> Text | None:
         """The text that stands there in the finished list."""
@@ -239,7 +244,7 @@ class Draft:
 
     def _streamed(self) -> Wire:
         streamed: Wire = {}
-        for text in sorted(self.texts, key=lambda text: text.position or 0):
+        for text in self.placed():
             if text.kind.part_type:
                 streamed.setdefault(text.kind.field, []).append(text.part())
             else:

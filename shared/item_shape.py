@@ -51,11 +51,12 @@ def _part(part: Any) -> bool:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         return False
     key = TEXT_KEYS.get(part["type"])
-    if key is not None and not isinstance(part.get(key), str):
-        return False
-    return part["type"] != "output_text" or (
-        _list_or_null(part.get("annotations")) and _list_or_null(part.get("logprobs"))
-    )
+    return key is None or (isinstance(part.get(key), str) and well_formed_beside(part))
+
+
+def well_formed_beside(part: Wire) -> bool:
+    """Whether what stands in a part beside its text can be believed."""
+    return _list_or_null(part.get("annotations")) and _list_or_null(part.get("logprobs"))
 
 
 def tidy(item: Wire) -> Wire:

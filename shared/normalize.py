@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from shared.events import is_type_name
-from shared.item_shape import tidy, well_formed
+from shared.item_shape import tidy, well_formed, well_formed_beside
 from shared.json_codec import Wire, decode
 from shared.upstream_events import (
     AnnotationAdded,
@@ -144,12 +144,15 @@ def _item_done(wire: Wire) -> ItemDone | ItemMalformed:
 
 
 def _part(wire: Wire, *, done: bool) -> UpstreamEvent:
-    """`content_part.*`: the part's type says which text it is. One of a type that we don't know is passed on."""
+    """`content_part.*`: the part's type says which text it is.
+
+    One of a type that we don't know has no place among the parts that we number; it comes with the whole item.
+    """
     part = _object(wire, "part", "malformed_part")
     kind = _PART_KINDS.get(_name(part.get("type")) or "")
-    if kind is not None:
-        return _part_of(wire, part, kind, done=done)
-    return _forwarded(wire, wire["type"])
+    if kind is None:
+        raise _Unreadable("unknown_part")
+    return _part_of(wire, part, kind, done=done)
 
 
 def _known_part(wire: Wire, kind: TextKind, *, done: bool) -> UpstreamEvent:
@@ -161,7 +164,7 @@ def _known_part(wire: Wire, kind: TextKind, *, done: bool) -> UpstreamEvent:
 
 
 def _part_of(wire: Wire, part: Wire, kind: TextKind, *, done: bool) -> PartAdded | PartDone:
-    if not isinstance(part.get(kind.text_key, ""), str):
+    if not isinstance(part.get(kind.text_key, ""), str) or not well_formed_beside(part):
         raise _Unreadable("malformed_part")
     place = _place(wire, kind.part_key)
     return PartDone(place, kind, part) if done else PartAdded(place, kind, part)

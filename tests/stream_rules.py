@@ -72,7 +72,7 @@ def _check_event(event: PublicEvent, items: list[_Item]) -> None:
 
 def _check_opening(item: Wire) -> None:
     assert item.keys() >= REQUIRED.get(item["type"], {"type", "id"})
-    assert item.get("status") in {"in_progress", None}
+    assert item["type"] not in REQUIRED or item.get("status") in {"in_progress", None}
     match item["type"]:
         case "message":
             assert item["content"] == []

@@ -1,6 +1,7 @@
 """Every rule of accumulation as rows: literal upstream events in, whole items and public events out."""
 
 import itertools
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -277,6 +278,10 @@ ITEMS: dict[str, tuple[Sequence[Wire | None], list[Wire]]] = {
             T,
         ],
         [{**RS, "content": [], "encrypted_content": "Q==", "extra": 1}],
+    ),
+    "omitted fields are filled from added, null or empty as they are": (
+        [added(0, "reasoning", "rs_1", content=None, encrypted_content=None, tags=[]), done(0, RS), T],
+        [{**RS, "content": None, "encrypted_content": None, "tags": []}],
     ),
     "present encrypted_content and unknown fields win": (
         [
@@ -1128,6 +1133,10 @@ SKIPPED: dict[str, tuple[list[Any], Wire]] = {
     "an equal done": ([done(0, RS), done(0, RS)], {}),
     "late for the item": ([done(0, RS), rt_d(0, "rs_1", 0, "x")], {"late": 1}),
     "late for the text": ([ADD_RS, rt_D(0, "rs_1", 0, "x"), rt_d(0, "rs_1", 0, "y")], {"late": 1}),
+    "an unknown event of a finished item": (
+        [done(0, RS), done(1, message("msg_1", "A")), {"type": "acme:tick", "output_index": 0}],
+        {"late": 1},
+    ),
     "which item": (
         [ADD_FC, {**ADD_FC, "output_index": 1, "item": call("fc_2", "")}, fa_d(None, None, "x")],
         {"ambiguous": 1},
@@ -1243,3 +1252,24 @@ def test_every_story_cut_anywhere_is_legal() -> None:
     for story, _ in ITEMS.values():
         for cut in range(len(story)):
             tell(*story[:cut], EOF)
+
+
+ODD: list[Any] = [None, True, -1, 1.5, "", "x", [], ["x"], {}, {"type": []}, [None], 3, 10**30]
+
+
+def test_odd_values_anywhere_break_nothing() -> None:
+    dice = random.Random(7)  # the same stories on every run
+
+    def odd(value: Any) -> Any:
+        if isinstance(value, dict) and value and dice.random() < 0.9:
+            key = dice.choice(list(value))
+            return {**value, key: odd(value[key])}
+        if isinstance(value, list) and value and dice.random() < 0.7:
+            at = dice.randrange(len(value))
+            return [*value[:at], odd(value[at]), *value[at + 1 :]]
+        return dice.choice(ODD)
+
+    stories = [story for story, _ in ITEMS.values()]
+    for _ in range(1000):
+        story = [odd(wire) if dice.random() < 0.5 else wire for wire in dice.choice(stories) if wire is not EOF]
+        tell(*story, EOF)

@@ -222,7 +222,7 @@ def _without_held(output: list[Wire]) -> list[Wire]:
     return [item for item in output if not is_blank(item)] or output[:0]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name, rules in DIFFERENCES.items() if BLANK not in rules])
 def test_every_prefix_folded_back_goes_on_to_the_same_items(name: str) -> None:
     """Where nothing was held back, a new accumulator goes on from the log as the old one would have."""
     accumulator, _ = accumulated(name)
@@ -230,7 +230,7 @@ def test_every_prefix_folded_back_goes_on_to_the_same_items(name: str) -> None:
     for cut in range(len(upstream)):
         first = Accumulator()
         events = first.feed(upstream[:cut])
-        if any(is_blank(item) for item in final_output(name) or []) or _holds(upstream[:cut], events):
+        if _holds(upstream[:cut], events):
             continue
         second = fold(events)
         events += second.feed(upstream[cut:])
