@@ -1,8 +1,8 @@
 """Items sent again: a chain's history and a new input as one list, each item once. Pure.
 
-Law: what a turn generated is history and is never questioned, not even when the upstream gave two turns' items the same id.
-What a client sends is: an item of a type and id that the history holds is left out where it agrees with what is there, and
-refused where it tells something else. Items without an id can't be told apart, so they are never left out.
+Law: what a turn generated is history and never questioned, not even when the upstream gave items of two turns one id.
+What a client sends is: an item of a type and id that the history holds is left out where it agrees with what is there,
+and refused where it tells something else. Items without an id can't be told apart, so they are never left out.
 """
 
 from collections.abc import Sequence
