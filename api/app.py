@@ -16,6 +16,7 @@ from api.error_handlers import add_error_handlers, error_answer
 from api.services import open_services
 from shared.errors import ApiError
 from shared.ids import new_request_id
+from shared.logs import set_up_logging
 from shared.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class RequestHeaders:
 
 def serve(settings: Settings, sockets: list[socket.socket] | None = None) -> None:
     """Run the API until SIGINT or SIGTERM, on `sockets` or on the settings' host and port."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
+    set_up_logging(settings)
     config = uvicorn.Config(
         create_app(settings),
         host=settings.host,

@@ -34,6 +34,7 @@ from rq.utils import now
 from rq.worker import BaseWorker, WorkerStatus
 
 from shared.json_codec import decode
+from shared.logs import set_up_logging
 from shared.redis_client import connect_blocking
 from shared.settings import Settings
 from workers.slots import Slots
@@ -140,7 +141,7 @@ class TurnWorker(BaseWorker):
 
     def _watch(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()):
-            _log.error("the worker broke", exc_info=error)
+            _log.critical("the worker broke: %s", type(error).__name__)
             self._broken = True
             self.request_shutdown()
 
@@ -249,6 +250,7 @@ async def _at_most(seconds: float) -> AsyncIterator[None]:
 
 def run_worker(settings: Settings, connect: Connect) -> int:
     """What `rejoinder worker` runs: one worker, inside `connect()`, until a signal. Returns the exit code."""
+    set_up_logging(settings)
     loop = _new_event_loop()
     try:
         return loop.run_until_complete(TurnWorker(settings).serve(connect))

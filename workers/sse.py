@@ -10,6 +10,7 @@ its last event often forgets it.
 from typing import Final
 
 _BOM: Final = b"\xef\xbb\xbf"
+_TOO_LARGE: Final = "an event of the stream is larger than the limit"
 
 
 class EventTooLarge(ValueError):
@@ -34,19 +35,22 @@ class SseDecoder:
 
     def feed(self, raw: bytes) -> list[bytes]:
         """The data of each event that `raw` completes, several `data` lines joined by LF."""
-        lines = self._with_plain_ends(raw).split(b"\n")
+        if self._after_cr or b"\r" in raw:
+            raw = self._with_plain_ends(raw)
+        lines = raw.split(b"\n")
         tail = lines.pop()
         events: list[bytes] = []
         if lines:
-            self._line.append(lines[0])
-            lines[0] = b"".join(self._line)
-            self._line = []
-            self._line_bytes = 0
+            if self._line:
+                lines[0] = b"".join([*self._line, lines[0]])
+                self._line = []
+                self._line_bytes = 0
             events = self._events(lines)
         if tail:
             self._line.append(tail)
             self._line_bytes += len(tail)
-            self._ensure_fits(self._line_bytes)
+            if self._line_bytes > self._limit:
+                raise EventTooLarge(_TOO_LARGE)
         return events
 
     def end(self) -> list[bytes]:
@@ -60,9 +64,7 @@ class SseDecoder:
         if self._after_cr and raw:
             raw = raw.removeprefix(b"\n")
             self._after_cr = False
-        if b"\r" not in raw:
-            return raw
-        self._after_cr = raw.endswith(b"\r")
+        self._after_cr = self._after_cr or raw.endswith(b"\r")
         return raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _events(self, lines: list[bytes]) -> list[bytes]:
@@ -72,22 +74,15 @@ class SseDecoder:
         events: list[bytes] = []
         for line in lines:
             if line.startswith(b"data:"):
-                self._add(line, line[6:] if line.startswith(b"data: ") else line[5:])
+                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                self._data_bytes += len(line)
             elif line == b"data":
-                self._add(line, b"")
-            elif line:
-                self._ensure_fits(len(line))
-            elif self._data:
+                self._data.append(b"")
+                self._data_bytes += len(line)
+            elif not line and self._data:
                 events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
                 self._data = []
                 self._data_bytes = 0
+            if self._data_bytes > self._limit or len(line) > self._limit:
+                raise EventTooLarge(_TOO_LARGE)
         return events
-
-    def _add(self, line: bytes, value: bytes) -> None:
-        self._data.append(value)
-        self._data_bytes += len(line)
-        self._ensure_fits(self._data_bytes)
-
-    def _ensure_fits(self, size: int) -> None:
-        if size > self._limit:
-            raise EventTooLarge("an event of the stream is larger than the limit")

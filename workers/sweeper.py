@@ -14,10 +14,10 @@ import secrets
 from collections.abc import AsyncIterator
 
 from redis.exceptions import RedisError
-from shared.fold import fold
 
 from shared.errors import UpstreamError
 from shared.events import PublicEvent, public_event
+from shared.fold import fold
 from shared.ids import SHARDS
 from shared.queue import TurnQueue
 from shared.record import Record

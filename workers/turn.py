@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 
 from redis.exceptions import RedisError
-from shared.accumulator import Accumulator
 
+from shared.accumulator import Accumulator
 from shared.errors import ApiError, UpstreamError
 from shared.event_log import Append, Appended, EventLog
 from shared.events import IN_PROGRESS, PublicEvent
