@@ -1,7 +1,7 @@
 """What a process logs: its own lines at the level asked for, libraries only where something is wrong.
 
-A library's informational lines name URLs, commands or jobs; none of them is needed to run this, and any may come to hold
-more than it should.
+A library's informational lines name URLs, commands or jobs: none of them is needed to run this, and any may come to
+hold more than it should.
 """
 
 import logging
