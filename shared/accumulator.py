@@ -160,21 +160,21 @@ class Accumulator:
 
 def _merged(events: Iterable[UpstreamEvent]) -> Iterator[UpstreamEvent]:
     """The events, with each run of deltas of one text as one; those with logprobs stay apart."""
-    run: TextDelta | None = None
-    fragments: list[str] = []
+    run: list[TextDelta] = []
     for event in events:
         if type(event) is TextDelta and event.logprobs is None:
-            if run is not None and event.place == run.place and event.kind is run.kind:
-                fragments.append(event.delta)
-                continue
-            if run is not None:
-                yield run._replace(delta="".join(fragments))
-            run = event
-            fragments = [event.delta]
+            if run and (event.place != run[0].place or event.kind is not run[0].kind):
+                yield _joined(run)
+                run = []
+            run.append(event)
             continue
-        if run is not None:
-            yield run._replace(delta="".join(fragments))
-            run = None
+        if run:
+            yield _joined(run)
+            run = []
         yield event
-    if run is not None:
-        yield run._replace(delta="".join(fragments))
+    if run:
+        yield _joined(run)
+
+
+def _joined(run: list[TextDelta]) -> TextDelta:
+    return run[0] if len(run) == 1 else run[0]._replace(delta="".join([event.delta for event in run]))

@@ -10,11 +10,12 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 from shared import item_events
 from shared.announcer import Announcer
-from shared.drafts import Draft, Stage, Text, starting
+from shared.drafts import Draft, starting
 from shared.ids import new_item_id
 from shared.item_shape import tidy_part
 from shared.json_codec import Wire
 from shared.output import Closed, Done, Dropped, Slot, Slots
+from shared.texts import Stage, Text
 from shared.upstream_events import (
     AnnotationAdded,
     Forwarded,

@@ -7,10 +7,11 @@ that the event log stores compactly.
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from shared.drafts import Draft, Stage, Text
+from shared.drafts import Draft
 from shared.events import ITEM_ADDED, ITEM_DONE
 from shared.json_codec import Wire
 from shared.output import Slot
+from shared.texts import Stage, Text
 from shared.upstream_events import TextKind
 
 #: Type and body of an event that has no number yet.

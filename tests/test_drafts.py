@@ -1,7 +1,8 @@
 import pytest
 
-from shared.drafts import Draft, Stage, Text, is_blank_message, starting
+from shared.drafts import Draft, is_blank_message, starting
 from shared.json_codec import decode, encode
+from shared.texts import Stage, Text
 from shared.upstream_events import TextKind
 from wire import Wire, call, message, reasoning, summed, text_part, thought
 
