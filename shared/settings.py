@@ -30,7 +30,7 @@ class Settings(BaseSettings):
     keepalive_interval: Seconds = 15.0
     models_cache: Seconds = 30.0
 
-    vllm_url: str = "http://127.0.0.1:8000"
+    vllm_url: Annotated[str, Field(pattern=r"^https?://[^/@]+")] = "http://127.0.0.1:8000"
     vllm_api_key: SecretStr | None = None
     connect_timeout: Seconds = 5.0
     first_event_timeout: Seconds = 600.0

@@ -32,6 +32,7 @@ DOORS = {
     "rq": {"shared.queue", "workers.pool", "workers.executions", "workers.jobs", "workers.slots"},
     "httpx": {"workers.vllm", "api.models", "cli.*"},
     "httpx_aiohttp": {"workers.vllm"},
+    "aiohttp": {"workers.vllm"},
     "fastapi": {"api.*", "cli.simulated_vllm"},
     "starlette": {"api.*", "cli.simulated_vllm"},
     "uvicorn": {"api.app", "cli.simulated_vllm"},
