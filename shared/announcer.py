@@ -113,7 +113,6 @@ class Announcer:
         for text in draft.placed():
             self.say_all(item_events.so_far(slot, draft, text))
         self.say_all(item_events.forwarded(slot, *event) for event in slot.waiting)
-        slot.waiting.clear()
 
     def _something_to_show(self) -> bool:
         return any(not isinstance(slot.state, Dropped) and not _is_noise(slot) for slot in self._slots)

@@ -108,6 +108,10 @@ ITEMS: dict[str, tuple[Sequence[Wire | None], list[Wire]]] = {
         [added(1, "message", "msg_1"), ot_d(1, "msg_1", 0, "A"), rt_d(None, "rs_1", 0, "x"), T],
         [{**RS, "content": [thought("x")]}, message("msg_1", "A")],
     ),
+    "every id that came with an item leads to it": (
+        [rt_d(0, "rs_1", 0, "x"), rt_d(0, "rs_2", 0, "y"), rt_d(None, "rs_2", 0, "z"), T],
+        [{**RS, "content": [thought("xyz")]}],
+    ),
     "no index and no id: the only open item of the type": (
         [ADD_MSG, ot_d(None, None, None, "A"), ot_d(None, None, None, "B"), T],
         [message("msg_1", "AB")],
@@ -372,6 +376,18 @@ ITEMS: dict[str, tuple[Sequence[Wire | None], list[Wire]]] = {
         [ADD_MSG, ot_d(0, "msg_1", 0, "A", logprobs=[LOGPROB]), ot_d(0, "msg_1", 0, "B", logprobs=[LOGPROB_B]), T],
         [{**message("msg_1", ""), "content": [{**text_part("AB"), "logprobs": [LOGPROB, LOGPROB_B]}]}],
     ),
+    "logprobs of the text's done": (
+        [ADD_MSG, ot_d(0, "msg_1", 0, "A"), ot_D(0, "msg_1", 0, "A", logprobs=[LOGPROB]), T],
+        [{**message("msg_1", ""), "content": [{**text_part("A"), "logprobs": [LOGPROB]}]}],
+    ),
+    "what part added says beside its text": (
+        [ADD_MSG, part_added(0, "msg_1", 0, {**text_part(""), "x": 1, "y": None}), ot_d(0, "msg_1", 0, "A"), T],
+        [{**message("msg_1", ""), "content": [{**text_part("A"), "x": 1}]}],
+    ),
+    "text of part added, where nothing else came": (
+        [ADD_RS, part_added(0, "rs_1", 0, thought("x")), T],
+        [{**RS, "content": [thought("x")]}],
+    ),
     "refusal": (
         [ADD_MSG, rf_d(0, "msg_1", 0, "N"), rf_d(0, "msg_1", 0, "o"), T],
         [{**message("msg_1", ""), "content": [{"type": "refusal", "refusal": "No"}]}],
@@ -537,12 +553,18 @@ ITEMS: dict[str, tuple[Sequence[Wire | None], list[Wire]]] = {
     ),
     "terminal's item that could be either of two is none": (
         [
-            ADD_RS,
-            done(1, call("fc_1", "1")),
-            done(2, call("fc_2", "2", call_id="call_2")),
-            terminal(output=[call("fc_9", "2", call_id="call_9")]),
+            done(0, RS),
+            added(1, "function_call", "fc_1", call_id="call_1", name="add"),
+            added(2, "function_call", "fc_2", call_id="call_2", name="add"),
+            fa_d(1, "fc_1", "1"),
+            fa_d(2, "fc_2", "2"),
+            terminal(output=[call("fc_9", "9", call_id="call_9")]),
         ],
         [RS, call("fc_1", "1"), call("fc_2", "2", call_id="call_2")],
+    ),
+    "terminal's new item stands where a known one streamed": (
+        [ADD_MSG, ot_d(0, "msg_1", 0, "A"), terminal(output=[message("msg_2", "B"), message("msg_1", "A")])],
+        [message("msg_1", "A"), message("msg_2", "B")],
     ),
     "terminal's malformed item is left out": (
         [terminal(output=["zz", None, message("msg_1", "A")])],
@@ -795,6 +817,10 @@ SEEN: dict[str, tuple[Sequence[Wire | None], list[str]]] = {
             "output_item.done",
         ],
     ),
+    "parts behind one that we don't know have no events": (
+        [done(0, {**message("msg_1", ""), "content": [{"type": "acme:map"}, text_part("A")]}), T],
+        ["output_item.added", "output_item.done"],
+    ),
     "an item without texts": (
         [added(0, "acme:search", "s_1"), T],
         ["output_item.added", "output_item.done"],
@@ -1016,6 +1042,24 @@ def test_logprobs_and_annotations_are_in_every_closing_event() -> None:
     assert told.bodies("output_text.done")[0]["logprobs"] == [LOGPROB]
     assert told.bodies("content_part.done")[0]["part"] == whole
     assert told.output[0]["content"] == [whole]
+
+
+def test_a_part_that_done_shows_as_another_kind_ends_as_it_streamed() -> None:
+    refusal = {"type": "refusal", "refusal": "No"}
+    told = tell(ADD_MSG, ot_d(0, "msg_1", 0, "A"), done(0, {**message("msg_1", ""), "content": [refusal]}), T)
+    assert told.bodies("content_part.done")[0]["part"] == text_part("A")
+    assert told.output[0]["content"] == [refusal]
+
+
+def test_an_event_is_given_only_the_names_that_it_had() -> None:
+    told = tell(
+        added(3, "acme:x", "s_1"), {"type": "acme:a", "output_index": 3}, {"type": "acme:b", "item_id": "s_1"}, T
+    )
+    assert told.bodies("output_item.added")[0]["output_index"] == 0
+    assert [event.body for event in told.events if event.type.startswith("acme")] == [
+        {"output_index": 0},
+        {"item_id": "s_1"},
+    ]
 
 
 def test_hosted_calls_events_carry_the_first_id_and_our_index() -> None:

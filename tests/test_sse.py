@@ -19,6 +19,7 @@ EXAMPLES = {
     "CR": (b"data: 1\r\rdata: 2\r\r", [b"1", b"2"]),
     "mixed ends": (b"data: 1\r\n\ndata: 2\n\r\n", [b"1", b"2"]),
     "several data lines": (b"data: a\ndata: b\n\n", [b"a\nb"]),
+    "several data lines, CRLF": (b"data: a\r\ndata: b\r\n\r\n", [b"a\nb"]),
     "no space after the colon": (b"data:{}\n\n", [b"{}"]),
     "one space is taken, not two": (b"data:  x\n\n", [b" x"]),
     "data without a colon": (b"data\n\n", [b""]),
@@ -88,6 +89,13 @@ TOO_LARGE = {
 def test_too_large(raw: bytes, step: int) -> None:
     with pytest.raises(EventTooLarge, match=r"^an event of the stream is larger than the limit$"):
         decoded(*(raw[at : at + step] for at in range(0, len(raw), step)), limit=100)
+
+
+def test_a_line_without_end_is_refused_while_it_comes() -> None:
+    decoder = SseDecoder(100)
+    assert decoder.feed(b"data: " + b"x" * 94) == []
+    with pytest.raises(EventTooLarge):
+        decoder.feed(b"x")
 
 
 def test_the_limit_itself_fits_and_holds_for_each_event_alone() -> None:
