@@ -23,7 +23,7 @@ ITEM_DONE: Final = "response.output_item.done"
 
 TERMINAL: Final = frozenset({COMPLETED, FAILED, INCOMPLETE})
 
-_TYPE_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_TYPE_NAME = re.compile(r"[A-Za-z0-9_.:-]{3,128}")
 
 
 class PublicEvent(NamedTuple):
@@ -65,7 +65,7 @@ _BY_FIELD: Final = {shape.field: shape for shape in _SHAPES}
 
 
 def is_type_name(value: object) -> bool:
-    """Whether a wire `type` may stand in an `event:` line and as a field name."""
+    """Whether a wire `type` may stand in an `event:` line and as a field name: two letters are a delta's."""
     return isinstance(value, str) and _TYPE_NAME.fullmatch(value) is not None
 
 

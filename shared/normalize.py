@@ -164,7 +164,7 @@ def _annotation(wire: Wire) -> AnnotationAdded:
 
 def _forwarded(wire: Wire, name: str) -> Forwarded:
     # Both official clients raise on an event with a truthy `error`; two letters are the event log's names of deltas.
-    if wire.get("error") or not is_type_name(name) or len(name) < 3:
+    if wire.get("error") or not is_type_name(name):
         raise _Unreadable("unfit_to_forward")
     body = {key: value for key, value in wire.items() if key not in ("type", "sequence_number")}
     return Forwarded(_place(wire), name, body)

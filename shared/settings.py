@@ -14,7 +14,9 @@ Seconds = Annotated[float, Field(gt=0)]
 class Settings(BaseSettings):
     """The settings of one process. Times are seconds unless a name says otherwise; sizes are bytes."""
 
-    model_config = SettingsConfigDict(env_prefix="REJOINDER_", frozen=True, populate_by_name=True)
+    model_config = SettingsConfigDict(
+        env_prefix="REJOINDER_", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )
 
     redis_url: str = Field(
         "redis://127.0.0.1:6379/0", validation_alias=AliasChoices("REJOINDER_REDIS_URL", "REDIS_URL")
@@ -30,7 +32,7 @@ class Settings(BaseSettings):
     keepalive_interval: Seconds = 15.0
     models_cache: Seconds = 30.0
 
-    vllm_url: Annotated[str, Field(pattern=r"^https?://[^/@]+")] = "http://127.0.0.1:8000"
+    vllm_url: Annotated[str, Field(pattern=r"^https?://[^/@\s]+(/\S*)?$")] = "http://127.0.0.1:8000"
     vllm_api_key: SecretStr | None = None
     connect_timeout: Seconds = 5.0
     first_event_timeout: Seconds = 600.0

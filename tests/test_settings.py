@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from pydantic import ValidationError
 
 from cli.main import app
 from shared.json_codec import encode
@@ -92,3 +93,21 @@ def test_readme_shows_the_default_of_every_flag_that_has_one() -> None:
     for text, default in commands():
         if default is not None and default is not False:
             assert f"Default: `{default}`." in said[text], text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("vllm_url", "ftp://127.0.0.1:1"),
+        ("vllm_url", "127.0.0.1:8000"),
+        ("vllm_url", "http://user:secret@host"),
+        ("key_prefix", "with space"),
+        ("port", "70000"),
+        ("lease", "0"),
+    ],
+)
+def test_a_value_that_can_not_be_is_refused_without_being_told(name: str, value: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Settings(**{name: value})  # type: ignore[arg-type]  # as the environment gives it
+    assert name in str(refused.value)
+    assert value not in str(refused.value)

@@ -441,9 +441,8 @@ async def test_nobody_listens() -> None:
     assert (raised.value.status, raised.value.type) == (503, "service_unavailable_error")
 
 
-@pytest.mark.parametrize("url", ["http://nowhere.invalid:80", "ftp://127.0.0.1:1", "127.0.0.1:1"])
-async def test_no_such_place(url: str) -> None:
-    async with client(0, vllm_url=url, connect_timeout=2) as vllm:
+async def test_no_such_place() -> None:
+    async with client(0, vllm_url="http://nowhere.invalid:80", connect_timeout=2) as vllm:
         with pytest.raises(UpstreamError) as raised:
             await read(vllm)
     assert raised.value.status == 503
