@@ -103,7 +103,7 @@ def test_readme_shows_the_default_of_every_flag_that_has_one() -> None:
         ("vllm_url", "http://user:secret@host"),
         ("key_prefix", "with space"),
         ("port", "70000"),
-        ("lease", "0"),
+        ("lease", "-5"),
     ],
 )
 def test_a_value_that_can_not_be_is_refused_without_being_told(name: str, value: str) -> None:
