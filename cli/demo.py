@@ -61,7 +61,7 @@ class _Demo:
         try:
             await show
         except asyncio.CancelledError:
-            self._view.line("\nInterrupted.")
+            self._view.line("\nInterrupted, stopping everything ...")
             return _INTERRUPTED
         except (Refuted, NotReady, httpx.HTTPError, OSError) as error:
             self._view.refuted(str(error) or type(error).__name__)

@@ -1,7 +1,7 @@
 """Everything the demo needs, started as a newcomer would: `rejoinder up --simulate`, in a folder that goes with it.
 
-Law: nothing of the user's is touched. His settings are not passed on, so Redis is one of our own; ports are free ones;
-and whatever way the demo ends, what it started ends too.
+Law: nothing of the user's is touched. Their settings are not passed on, so Redis is one of our own; ports are free
+ones; and whatever way the demo ends, what it started ends too.
 """
 
 import asyncio
@@ -76,7 +76,8 @@ class House:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)  # its own tether ends its parts
                 await process.wait()
-            if process.returncode != 0:
+            # Not ready yet, it may not have heard of signals: then it has started nothing either.
+            if process.returncode != 0 and (self.url or process.returncode != -signal.SIGTERM):
                 amiss.append(f"`rejoinder up` ended with code {process.returncode}")
             self._tether.release(process.pid)
         self._tether.close()
@@ -93,12 +94,13 @@ def _last_lines(log: Path) -> str:
 
 
 def _plain_environment() -> dict[str, str]:
-    """The environment without the user's settings for Rejoinder, his Redis above all."""
-    return {
+    """The environment without the user's settings for Rejoinder, their Redis above all."""
+    plain = {
         name: value
         for name, value in os.environ.items()
         if not name.upper().startswith("REJOINDER_") and name.upper() != "REDIS_URL"
     }
+    return plain | {"REJOINDER_DRAIN_TIMEOUT": "0.5"}  # whoever interrupts the demo waits for no answer
 
 
 async def _serves(url: str) -> bool:

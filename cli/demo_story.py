@@ -110,7 +110,10 @@ class Story:
             missed = len(a.events) - seen
             await b.follow(self._http, response_id)
 
-        await self._view.watch([a, b], asyncio.gather(a.follow(self._http, response_id), cut_off()))
+        async def both() -> None:
+            await asyncio.gather(a.follow(self._http, response_id), cut_off())
+
+        await self._view.watch([a, b], both())
         ran = self._waited(time.monotonic())
         cursor = b.cuts[0] if b.cuts else -1
         self._view.request(f"GET /v1/responses/{response_id}?stream=true&starting_after={cursor}")

@@ -6,7 +6,7 @@ decides (none in a pipe, with NO_COLOR, on a dumb terminal). What came over HTTP
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from typing import Final, NamedTuple
@@ -113,9 +113,9 @@ class View:
             table.add_row(*(Text("") if item is None else _said(item) for item in row))
         self._console.print(table)
 
-    async def watch(self, subscribers: Sequence[Subscriber], work: Awaitable[object]) -> None:
+    async def watch(self, subscribers: Sequence[Subscriber], work: Coroutine[None, None, None]) -> None:
         """Show subscribers side by side until `work` is done: as it happens, or, where nothing can move, at the end."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.create_task(work)
         try:
             if self._live:
                 with Live(_columns(subscribers), console=self._console, auto_refresh=False) as live:
@@ -125,6 +125,7 @@ class View:
             await task
         finally:
             task.cancel()
+            await asyncio.wait([task])
         if not self._live:
             self._console.print(_columns(subscribers))
 

@@ -5,7 +5,9 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +28,16 @@ HEADINGS = [
     "6. The end",
 ]
 
+STOPPING = "Interrupted, stopping everything ..."
+STOPPED = "✓ All of it has ended in order, its ports are closed, its files are gone."
+
 needs_proc = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 
 
 class Demo:
     """A running demo whose whole family carries a mark in its environment, and whose files go into a folder."""
 
-    def __init__(self, folder: Path, *command: str | Path, **environment: str) -> None:
+    def __init__(self, folder: Path, *command: str | Path, stdout: int | None = None, **environment: str) -> None:
         self.files = folder / "files"
         self.files.mkdir()
         self._mark = f"DEMO_UNDER_TEST={folder}"
@@ -40,7 +45,7 @@ class Demo:
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 command or (REJOINDER, "demo"),
-                stdout=output,
+                stdout=output if stdout is None else stdout,
                 stderr=subprocess.STDOUT,
                 env={
                     **os.environ,
@@ -73,8 +78,8 @@ class Demo:
 def start(tmp_path: Path) -> Any:
     running: list[Demo] = []
 
-    def begin(*command: str | Path, **environment: str) -> Demo:
-        running.append(Demo(tmp_path, *command, **environment))
+    def begin(*command: str | Path, **given: Any) -> Demo:
+        running.append(Demo(tmp_path, *command, **given))
         return running[-1]
 
     yield begin
@@ -116,15 +121,36 @@ def test_the_demo_shows_the_main_job_in_a_pipe_and_leaves_nothing(start: Start) 
 
 
 @needs_proc
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_leaves_nothing(start: Start, number: signal.Signals) -> None:
+def test_a_demo_interrupted_while_it_starts_leaves_nothing(start: Start) -> None:
     demo = start()
-    until(lambda: HEADINGS[0] in demo.output.read_text())
-    demo.process.send_signal(number)
+    until(lambda: "Starting everything" in demo.output.read_text())
+    demo.process.send_signal(signal.SIGTERM)
     code, shown = demo.end()
     assert (code, demo.family(), list(demo.files.iterdir())) == (130, [], [])
-    assert "Interrupted." in shown
-    assert HEADINGS[-1] not in shown
+    assert shown.splitlines()[-2:] == [STOPPING, STOPPED]
+
+
+@needs_proc
+def test_on_a_terminal_panels_grow_and_an_interrupt_leaves_it_in_order(start: Start) -> None:
+    terminal, inner = os.openpty()
+    termios.tcsetwinsize(inner, (30, 80))
+    demo = start(stdout=inner, TERM="xterm")
+    os.close(inner)
+    shown = ""
+    while "[cut]" not in shown:
+        shown += os.read(terminal, 65536).decode(errors="replace")
+    demo.process.send_signal(signal.SIGINT)
+    with suppress(OSError):  # Linux's word for the end of a terminal
+        while read := os.read(terminal, 65536):
+            shown += read.decode(errors="replace")
+    os.close(terminal)
+    assert demo.process.wait(40) == 130
+    assert (demo.family(), list(demo.files.iterdir())) == ([], [])
+    assert shown.count("subscriber A") > 10, "a frame each"
+    assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "the cursor is back"
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    assert plain.splitlines()[-2:] == [STOPPING, STOPPED]
+    assert "Traceback" not in plain
 
 
 #: Stands in for `rejoinder up`: gets ready, and serves what no Rejoinder would.
