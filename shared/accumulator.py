@@ -49,6 +49,7 @@ class Ending:
     incomplete_details: Wire | None = None
     error: Wire | None = None
     service_tier: str | None = None
+    extras: Wire | None = None
 
 
 class Accumulator:
@@ -107,8 +108,8 @@ class Accumulator:
     def _take(self, event: UpstreamEvent) -> None:
         match event:
             case Finished():
-                tier = event.service_tier
-                ending = Ending(event.status, event.usage, event.incomplete_details, event.error, tier)
+                details, tier = event.incomplete_details, event.service_tier
+                ending = Ending(event.status, event.usage, details, event.error, tier, event.extras)
                 self._end(ending, event.output or [])
             case Skipped():
                 if event.counted:

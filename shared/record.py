@@ -18,7 +18,10 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a response ended. `http_status` is what a plain call answers with, 200 unless the response failed."""
+    """How a response ended. `http_status` is what a plain call answers with, 200 unless the response failed.
+
+    `extras` are fields that vLLM added to its Response because the request asked for them.
+    """
 
     status: Status
     completed_at: int | None = None
@@ -26,6 +29,7 @@ class Ending:
     error: Wire | None = None
     incomplete_details: Wire | None = None
     service_tier: str | None = None
+    extras: Wire | None = None
     http_status: int = 200
 
     def stored(self) -> bytes:
@@ -37,6 +41,7 @@ class Ending:
                 "error": self.error,
                 "incomplete_details": self.incomplete_details,
                 "service_tier": self.service_tier,
+                "extras": self.extras,
                 "http_status": self.http_status,
             }
         )
@@ -77,7 +82,7 @@ class Record:
     def response(self) -> Wire:
         """The Response object as of this record."""
         ending = self.ending or Ending(self.status)
-        return response_object(
+        response = response_object(
             response_id=self.response_id,
             created_at=self.created_at,
             options=self.options,
@@ -87,9 +92,10 @@ class Record:
             error=ending.error,
             incomplete_details=ending.incomplete_details,
             completed_at=ending.completed_at,
-            service_tier=ending.service_tier or "default",
+            service_tier=ending.service_tier,
             reasoning_context=self.reasoning_context,
         )
+        return response | (ending.extras or {})
 
     def ended(self, ending: Ending, output: Sequence[Wire]) -> Self:
         """The record after its last event."""

@@ -24,6 +24,10 @@ ENDINGS: Final = {
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}|Bad Request")
 
 
+#: What vLLM adds to its Response: the rendered prompt and the raw answer (`enable_response_messages`), transfer data.
+_EXTRAS: Final = ("input_messages", "output_messages", "kv_transfer_params", "ec_transfer_params")
+
+
 def finished(wire: Wire) -> Finished:
     """A terminal event is judged by the status inside it: vLLM says `completed` around an `incomplete` response."""
     response = wire.get("response")
@@ -39,6 +43,7 @@ def finished(wire: Wire) -> Finished:
         incomplete_details=details if isinstance(details, dict) else None,
         error=_error(response.get("error")) if status == "failed" else None,
         service_tier=tier if isinstance(tier, str) else None,
+        extras={key: value for key in _EXTRAS if (value := response.get(key)) is not None} or None,
     )
 
 

@@ -133,6 +133,7 @@ class Finished:
     `status` is `completed`, `incomplete`, `failed` or `cancelled`. `output` is the snapshot's items, None where it has
     no list, and None in the place of an item that can't be trusted. `usage` has all its integers, 0 where the upstream
     left one out. `error` holds only `code` and `type` of the upstream's error: its message may echo content.
+    `extras` are the fields that vLLM adds to its Response on request, the rendered prompt among them.
     """
 
     status: str
@@ -141,6 +142,7 @@ class Finished:
     incomplete_details: Wire | None
     error: Wire | None
     service_tier: str | None
+    extras: Wire | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,26 @@ def test_a_continuation_whose_parent_fails_fails_clearly(stack: Stack) -> None:
         stack.openai.responses.create(model=MODEL, input="Hm?", previous_response_id=parent.id)
 
 
+def test_the_rendered_prompt_can_be_asked_for_and_holds_the_earlier_reasoning(stack: Stack) -> None:
+    """`enable_response_messages` is vLLM's: what the model was really shown comes back in the Response."""
+    first = stack.http.post(
+        "/v1/responses", json={"model": MODEL, "input": "Weather in Oslo?", "tools": [WEATHER]}
+    ).json()
+    reasoning, call = first["output"]
+    body = {
+        "model": MODEL,
+        "previous_response_id": first["id"],
+        "input": [{"type": "function_call_output", "call_id": call["call_id"], "output": "snow"}],
+        "tools": [WEATHER],
+        "enable_response_messages": True,
+    }
+    second = stack.http.post("/v1/responses", json=body).json()
+    prompt = json.dumps(second["input_messages"])
+    assert json.dumps(reasoning["content"][0]["text"].strip()).strip('"') in prompt
+    assert stack.http.get(f"/v1/responses/{second['id']}").json() == second
+    assert "input_messages" not in first
+
+
 def test_branches_share_a_parent(stack: Stack) -> None:
     root = stack.openai.responses.create(model=MODEL, input="My name is Bob.")
     branches = [

@@ -390,3 +390,11 @@ def test_the_wire_is_left_as_it_came() -> None:
         before = encode(wire)
         normalize(wire)
         assert encode(wire) == before
+
+
+def test_what_vllm_adds_on_request_comes_along() -> None:
+    prompt = [{"message": "<|im_start|>user", "tokens": [1]}]
+    response = {"status": "completed", "output": [], "input_messages": prompt, "output_messages": None, "unknown": 1}
+    assert normalize({"type": "response.completed", "response": response}) == ended(
+        "completed", output=[], extras={"input_messages": prompt}
+    )

@@ -140,8 +140,8 @@ class Turn:
             completed_at=int(time.time()) if status is Status.COMPLETED else None,
             usage=upstream.usage,
             incomplete_details=upstream.incomplete_details,
-            # vLLM echoes the request's `auto`, which is no tier that was used.
-            service_tier=None if upstream.service_tier == "auto" else upstream.service_tier,
+            service_tier=upstream.service_tier,
+            extras=upstream.extras,
         )
 
     async def _publish(self, events: list[PublicEvent], ending: Ending | None = None) -> None:
