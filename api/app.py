@@ -18,6 +18,7 @@ from shared.errors import ApiError
 from shared.ids import new_request_id
 from shared.logs import set_up_logging
 from shared.settings import Settings
+from shared.tasks import new_event_loop
 
 _log = logging.getLogger(__name__)
 
@@ -95,4 +96,5 @@ def serve(settings: Settings, sockets: list[socket.socket] | None = None) -> Non
         lifespan="on",
         server_header=False,
     )
-    asyncio.run(uvicorn.Server(config).serve(sockets))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(uvicorn.Server(config).serve(sockets))

@@ -49,7 +49,8 @@ class Frame(NamedTuple):
 class _Topic:
     """One followed response: its newest frames, gapless, and who waits for the next."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, key: str, position: int) -> None:
+        self.key = key
         self.position = position  # sequence number of the newest event read
         self.followers = 0
         self._window: deque[Frame] = deque(maxlen=_WINDOW)
@@ -125,7 +126,7 @@ class Hub:
     def _join(self, response_id: str, position: int) -> _Topic:
         topic = self._topics.get(response_id)
         if topic is None:
-            topic = self._topics[response_id] = _Topic(position)
+            topic = self._topics[response_id] = _Topic(self._keys.events(response_id), position)
             self._nudge()
         topic.followers += 1
         return topic
@@ -166,19 +167,18 @@ class Hub:
             await client.aclose()
 
     async def _read_once(self, client: Redis) -> None:
-        topics = list(self._topics.items())
-        streams = [self._wake_key, *(self._keys.events(response_id) for response_id, _ in topics)]
-        cursors = [self._wake_id, *(entry_id(topic.position) for _, topic in topics)]
+        topics = {topic.key: topic for topic in self._topics.values()}
+        cursors = [self._wake_id, *(entry_id(topic.position) for topic in topics.values())]
         found = await command(
-            client, "XREAD", "COUNT", _COUNT, "BLOCK", int(_BLOCK * 1000), "STREAMS", *streams, *cursors
+            *(client, "XREAD", "COUNT", _COUNT, "BLOCK", int(_BLOCK * 1000)),
+            *("STREAMS", self._wake_key, *topics, *cursors),
         )
-        by_key = dict(zip(streams[1:], topics, strict=True))
         for key, entries in found or ():
-            response = by_key.get(key.decode())
-            if response is None:
+            topic = topics.get(key.decode())
+            if topic is None:
                 self._wake_id = entries[-1][0]
             else:
-                response[1].add([_frame(*read_entry(entry)) for entry in entries])
+                topic.add([_frame(*read_entry(entry)) for entry in entries])
 
     async def aclose(self) -> None:
         """Drop the hub's connections."""

@@ -59,7 +59,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         )
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:  # async: FastAPI would send a plain function to a thread
     return cast("Services", request.app.state.services)
 
 

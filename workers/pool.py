@@ -37,6 +37,7 @@ from shared.json_codec import decode
 from shared.logs import set_up_logging
 from shared.redis_client import connect_blocking
 from shared.settings import Settings
+from shared.tasks import new_event_loop
 from workers.slots import Slots
 
 _log = logging.getLogger(__name__)
@@ -251,16 +252,5 @@ async def _at_most(seconds: float) -> AsyncIterator[None]:
 def run_worker(settings: Settings, connect: Connect) -> int:
     """What `rejoinder worker` runs: one worker, inside `connect()`, until a signal. Returns the exit code."""
     set_up_logging(settings)
-    loop = _new_event_loop()
-    try:
-        return loop.run_until_complete(TurnWorker(settings).serve(connect))
-    finally:
-        loop.close()
-
-
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop  # noqa: PLC0415 - there is none on some platforms
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(TurnWorker(settings).serve(connect))
