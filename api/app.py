@@ -96,5 +96,8 @@ def serve(settings: Settings, sockets: list[socket.socket] | None = None) -> Non
         lifespan="on",
         server_header=False,
     )
+    listening = sockets or [config.bind_socket()]
+    host, port = listening[0].getsockname()[:2]
+    _log.info("serving at http://%s:%d/v1", f"[{host}]" if ":" in host else host, port)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(uvicorn.Server(config).serve(sockets))
+        runner.run(uvicorn.Server(config).serve(listening))

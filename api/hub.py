@@ -156,13 +156,20 @@ class Hub:
     async def run(self) -> None:
         """Read until cancelled. An outage of Redis is waited out; followers find out by themselves."""
         client = connect_blocking(self._settings, _BLOCK)
+        away = False
         try:
             while True:
                 try:
                     await self._read_once(client)
                 except RedisError as error:
-                    _log.warning("reader: %s, trying again", type(error).__name__)
+                    if not away:
+                        _log.warning("Redis is away (%s), trying again until it is back", type(error).__name__)
+                    away = True
                     await asyncio.sleep(_RETRY_PAUSE)
+                else:
+                    if away:
+                        _log.warning("Redis is back")
+                    away = False
         finally:
             await client.aclose()
 

@@ -19,6 +19,8 @@ from shared.upstream_address import upstream_headers, upstream_root
 
 #: Seconds between two looks at the upstream on account of a model that is not in the list, or of a failed look.
 _RETRY_INTERVAL: Final = 1.0
+#: Models that a refusal names.
+_NAMED: Final = 5
 
 
 class Models:
@@ -59,8 +61,9 @@ class Models:
         if self._is_due(_RETRY_INTERVAL):
             await self._looked()
         if self._is_current and not self._lists(model):
+            known = ", ".join(entry["id"] for entry in (self._models or ())[:_NAMED])
             raise NotFound(
-                "The requested model does not exist; GET /v1/models lists those that do.",
+                f"The requested model does not exist. GET /v1/models lists those that do: {known or 'none now'}.",
                 param="model",
                 code="model_not_found",
             )

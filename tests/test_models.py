@@ -216,7 +216,7 @@ async def test_an_unknown_model_is_refused(upstream: Upstream, clock: Clock) -> 
             await models.ensure_known("Ada's secret")
     assert raised.value.status == 404
     assert raised.value.body()["error"] == {
-        "message": "The requested model does not exist; GET /v1/models lists those that do.",
+        "message": "The requested model does not exist. GET /v1/models lists those that do: a, b.",
         "type": "invalid_request_error",
         "param": "model",
         "code": "model_not_found",

@@ -95,6 +95,7 @@ class TurnWorker(BaseWorker):
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self.request_shutdown)
         async with connect():
+            _log.info("taking up to %d turns at once", self._settings.concurrency)
             lease = self._books.lease
             fetch = self._spawn(self._keep(self._fetch, until=self._stopping))
             others = [

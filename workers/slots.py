@@ -58,7 +58,9 @@ class Slots:
         slot = self._running.pop(task)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         failure = None if error is None else type(error).__name__
-        if failure is not None:
+        if task.cancelled():
+            _log.info("%s: the job was cancelled", slot.job.id)
+        elif failure is not None:
             _log.warning("%s: the job failed: %s", slot.job.id, failure)
         self._on_end(Ending(slot.job, slot.execution, failure, slot.stopped))
 

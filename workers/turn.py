@@ -32,6 +32,9 @@ from workers.vllm import Vllm
 
 _log = logging.getLogger(__name__)
 
+#: How an upstream says that a turn ended well; anything else is a failure.
+_ENDINGS = {"completed": Status.COMPLETED, "incomplete": Status.INCOMPLETE}
+
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
@@ -119,26 +122,28 @@ class Turn:
         accumulator = self._accumulator
         if accumulator.ending is None:
             events = [*events, *accumulator.fail()]
+        elif failure is None and accumulator.ending.status not in _ENDINGS:
+            failure = reported_failure(accumulator.ending.error)
         ending = self._ending(failure)
         record = self._record.ended(ending, accumulator.output)
         terminal = accumulator.number(terminal_type(ending.status), {"response": record.response()})
         await self._publish([*events, terminal], ending)
+        if failure is not None:
+            _log.warning("%s: failed, %d: %s", record.response_id, failure.status, failure.message)
         if accumulator.skipped:
             _log.info("%s: upstream events skipped: %s", record.response_id, dict(accumulator.skipped))
 
     def _ending(self, failure: ApiError | None) -> Ending:
         upstream = self._accumulator.ending
-        if failure is None and upstream is not None and upstream.status in {"failed", "cancelled"}:
-            failure = reported_failure(upstream.error)
-        if upstream is None or failure is not None:
+        usage = upstream.usage if upstream else None
+        if failure is not None or upstream is None:
             failure = failure or ApiError("The turn ended without a result.")
-            usage = upstream.usage if upstream else None
             return Ending(Status.FAILED, usage=usage, error=failure.response_error(), http_status=failure.status)
-        status = Status(upstream.status)
+        status = _ENDINGS[upstream.status]
         return Ending(
             status,
             completed_at=int(time.time()) if status is Status.COMPLETED else None,
-            usage=upstream.usage,
+            usage=usage,
             incomplete_details=upstream.incomplete_details,
             service_tier=upstream.service_tier,
             extras=upstream.extras,
