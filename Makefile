@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP_VERSION := 26.3
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# A wish for one Python: make PYTHON=/path/to/python3.12 ...
-PYTHON :=
+# A wish for one Python, here or in the environment: make PYTHON=/path/to/python3.12 ...
+PYTHON ?=
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench clean wished
 
 demo: $(STAMPS)/runtime
 	@$(BIN)/rejoinder demo
@@ -36,12 +36,28 @@ clean:
 # The first Python that really runs and is new enough: a shim may stand for one that is not there.
 SUITS := import sys; raise SystemExit(sys.version_info[:2] not in ((3, 11), (3, 12)))
 
+ORIGIN := import os, sys; print(sys.version.split()[0] + " of " + os.path.realpath(getattr(sys, "base_prefix", "?")))
+
+# A wish is met or refused, every time.
+wished:
+	@refuse() { echo "PYTHON=$(PYTHON) $$1" >&2; exit 2; }; \
+	origin=$$("$(PYTHON)" -c '$(ORIGIN)' 2>/dev/null) || refuse "does not run: name a Python 3.11 or 3.12"; \
+	"$(PYTHON)" -c '$(SUITS)' || refuse "is Python $$origin: 3.11 or 3.12 is needed"; \
+	"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null \
+	  || refuse "has no venv: install it (Debian, Ubuntu: apt-get install python3-venv)"; \
+	there=$$($(BIN)/python -c '$(ORIGIN)' 2>/dev/null) || exit 0; \
+	[ "$$there" = "$$origin" ] || refuse "is Python $$origin, but $(VENV) holds $$there: make clean first"
+
+ifneq ($(PYTHON),)
+$(STAMPS)/venv: | wished
+endif
+
 $(STAMPS)/venv:
 	@set -e; \
 	if ! $(BIN)/python -c '$(SUITS)' 2>/dev/null; then \
-	  for python in $(PYTHON) python3.12 python3.11 python3; do \
-	    $$python -c '$(SUITS)' 2>/dev/null || continue; \
-	    if $$python -c 'import ensurepip, venv' 2>/dev/null; then found=$$python; break; fi; \
+	  for python in $(if $(PYTHON),"$(PYTHON)",python3.12 python3.11 python3); do \
+	    "$$python" -c '$(SUITS)' 2>/dev/null || continue; \
+	    if "$$python" -c 'import ensurepip, venv' 2>/dev/null; then found=$$python; break; fi; \
 	    lacking=$$python; \
 	  done; \
 	  if [ -z "$$found" ] && [ -n "$$lacking" ]; then \
@@ -50,7 +66,7 @@ $(STAMPS)/venv:
 	    echo "no Python 3.11 or 3.12 found: install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 2; \
 	  fi; \
 	  echo "setting up $(VENV) with $$found"; \
-	  $$found -m venv --clear $(VENV); \
+	  "$$found" -m venv --clear $(VENV); \
 	fi; \
 	$(PIP) install pip==$(PIP_VERSION); \
 	mkdir -p $(STAMPS); touch $@
