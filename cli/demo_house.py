@@ -42,6 +42,7 @@ class House:
         host, port = simulator_address(None)
         self.simulator_url = f"http://{host}:{port}"
         folder = self._folder = Path(tempfile.mkdtemp(prefix="rejoinder-demo-"))
+        self._tether.hold_folder(folder)
         with (folder / "log").open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._program,

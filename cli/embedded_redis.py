@@ -2,7 +2,8 @@
 
 Law: it listens on a Unix socket that only this user can reach, writes an append-only file in its data folder, so that a
 restart keeps everything, never evicts, and ends with the process that started it. The data folder's lock is held by the
-server itself as well, so two servers never write one folder, not even after the parent was killed.
+server itself as well, so two servers never write one folder, not even after the parent was killed. What it logs stands
+in the data folder, of its last life only.
 """
 
 import fcntl
@@ -32,10 +33,11 @@ class EmbeddedRedis:
     Raises `RedisNotStarted` from `open` and `start`.
     """
 
-    def __init__(self, data: Path, executable: Path | None = None) -> None:
+    def __init__(self, data: Path, executable: Path | None = None, tether: Tether | None = None) -> None:
         self.folder = data.absolute() / "redis"
+        self.log = self.folder / "log"
         self._executable = executable
-        self._tether = Tether()
+        self._tether = tether or Tether()
         self._run = ""
         self._lock = -1
         self._server: subprocess.Popen[bytes] | None = None
@@ -57,6 +59,7 @@ class EmbeddedRedis:
             self.close()
             raise
         self._run = _private_folder()
+        self._tether.hold_folder(Path(self._run))
 
     def _take_lock(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -115,7 +118,9 @@ class EmbeddedRedis:
             "save": "",
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
+            "logfile": str(self.log),
             "loglevel": "warning",
+            "crash-log-enabled": "no",  # it would show the arguments of a command: what users wrote
             "always-show-logo": "no",
         }
         return [str(self._executable), *(part for name, value in options.items() for part in (f"--{name}", value))]
@@ -133,10 +138,11 @@ class EmbeddedRedis:
         return self._server.pid
 
     def start(self, timeout: float = 30.0) -> None:
-        """Start the server and wait until it has loaded its data. Its log stands in the data folder."""
+        """Start the server and wait until it has loaded its data."""
         with suppress(FileNotFoundError):
             self.socket.unlink()  # left by a server that was killed
-        with (self.folder / "log").open("ab") as log:
+        self.log.write_bytes(b"")
+        with self.log.open("ab") as log:
             self._server = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -164,7 +170,7 @@ class EmbeddedRedis:
         deadline = time.monotonic() + timeout
         while not self.answers():
             if (code := server.poll()) is not None:
-                raise RedisNotStarted(f"Redis ended at once with code {code}; its log is {self.folder / 'log'}")
+                raise RedisNotStarted(f"Redis ended at once with code {code}; its log is {self.log}")
             if time.monotonic() > deadline:
                 raise RedisNotStarted(f"Redis did not get ready in {timeout:g} s over {self.folder}")
             time.sleep(0.01)

@@ -3,6 +3,7 @@
 What a command runs is imported inside it: `rejoinder --version` loads none of it, and a worker never loads the API.
 """
 
+import os
 import socket
 import sys
 from functools import partial
@@ -15,23 +16,40 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from setproctitle import setproctitle
 
+from cli.setting_names import unknown_variables, variable, warning, wrong_settings
 from shared.settings import Settings
+
+#: The last line of every command's help.
+SEE = "Every setting and its environment variable: README.md, section Settings. A flag wins over its variable."
 
 app = typer.Typer(
     name="rejoinder",
     help="A stateful Responses API for self-hosted vLLM: every response is a durable job.",
+    epilog=SEE,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # a traceback with local variables would show what users wrote
 )
 
-Host = Annotated[str | None, typer.Option("--host", metavar="H", help="Address to serve at.")]
-Port = Annotated[int | None, typer.Option("--port", metavar="P", help="Port to serve at; 0 takes a free one.")]
-Vllm = Annotated[str | None, typer.Option("--vllm", metavar="URL", help="Address of vLLM.")]
-Redis = Annotated[str | None, typer.Option("--redis", metavar="URL", help="Address of Redis.")]
-Concurrency = Annotated[
-    int | None, typer.Option("--concurrency", metavar="N", help="Turns that one worker runs at once.")
-]
+
+def _flag(setting: str, metavar: str, says: str, *, flag: str = "", variables: str = "", default: object = None) -> Any:
+    """The flag of a setting. `Settings` alone reads the variable and knows the default; the help tells of both."""
+    variables = variables or variable(setting)
+    default = default or Settings.model_fields[setting].default
+    return typer.Option(flag or f"--{setting}", metavar=metavar, help=f"{says} ({variables}; default: {default}).")
+
+
+_redis_flag = partial(
+    _flag, "redis_url", "URL", "Address of Redis", flag="--redis", variables="REJOINDER_REDIS_URL or REDIS_URL"
+)
+
+Host = Annotated[str | None, _flag("host", "H", "Address to serve at")]
+Port = Annotated[int | None, _flag("port", "P", "Port to serve at; 0 takes a free one")]
+Vllm = Annotated[str | None, _flag("vllm_url", "URL", "Address of vLLM", flag="--vllm")]
+Redis = Annotated[str | None, _redis_flag()]
+RedisOrOurs = Annotated[str | None, _redis_flag(default="a Redis that is started for you")]
+Workers = Annotated[int | None, _flag("workers", "N", "Worker processes")]
+Concurrency = Annotated[int | None, _flag("concurrency", "N", "Turns that one worker runs at once")]
 
 
 def main() -> None:
@@ -46,17 +64,12 @@ def _fail(command: str, message: str) -> NoReturn:
 
 def _settings(command: str, **flags: Any) -> Settings:
     """Flags over environment over defaults. What is wrong is named; its value, perhaps a secret, is not."""
+    if unknown := unknown_variables(os.environ):
+        sys.stderr.write(f"rejoinder {command}: {warning(unknown)}\n")
     try:
         return Settings(**{name: value for name, value in flags.items() if value is not None})
-    except ValidationError as error:
-        _fail(command, _wrong(error))
-    except SettingsError as error:
-        _fail(command, str(error))
-
-
-def _wrong(error: ValidationError) -> str:
-    found = error.errors(include_input=False, include_url=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)
+    except (ValidationError, SettingsError) as error:
+        _fail(command, wrong_settings(error, flags))
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
@@ -75,20 +88,25 @@ def rejoinder(
     """Take the flags that need no command."""
 
 
-@app.command()
+@app.command(epilog=SEE)
 def up(
     *,
     vllm: Vllm = None,
     simulate: Annotated[
-        bool, typer.Option("--simulate", help="Start a simulated vLLM and use it, at --vllm or a free port.")
+        bool, typer.Option("--simulate", help="Start a simulated vLLM and use it, at --vllm or at a free port.")
     ] = False,
-    redis: Redis = None,
+    redis: RedisOrOurs = None,
     host: Host = None,
     port: Port = None,
-    workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Worker processes.")] = None,
+    workers: Workers = None,
     concurrency: Concurrency = None,
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="Folder that the Redis we start keeps its data in.")
+        Path,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Folder that the Redis we start keeps its data in; a relative one is in the current folder.",
+        ),
     ] = Path(".rejoinder"),
 ) -> None:
     """Run everything in one terminal: Redis where none is given, the API and its workers."""
@@ -100,7 +118,7 @@ def up(
     raise typer.Exit(run(settings, simulate=simulate, simulate_at=vllm, data=data))
 
 
-@app.command()
+@app.command(epilog=SEE)
 def api(
     *,
     vllm: Vllm = None,
@@ -117,7 +135,7 @@ def api(
     serve(settings, None if fd is None else [socket.socket(fileno=fd)])
 
 
-@app.command()
+@app.command(epilog=SEE)
 def worker(*, vllm: Vllm = None, redis: Redis = None, concurrency: Concurrency = None) -> None:
     """Run turns: stream them from vLLM and store what comes."""
     setproctitle("rejoinder worker")
@@ -128,7 +146,7 @@ def worker(*, vllm: Vllm = None, redis: Redis = None, concurrency: Concurrency =
     raise typer.Exit(run_worker(settings, partial(connect, settings)))
 
 
-@app.command("simulate-vllm")
+@app.command("simulate-vllm", epilog=SEE)
 def simulate_vllm(
     *,
     host: Annotated[str, typer.Option("--host", metavar="H", help="Address to serve at.")] = "127.0.0.1",
@@ -169,11 +187,13 @@ def simulate_vllm(
             refuse=refuse,
         )
     except ValidationError as error:
-        _fail("simulate-vllm", _wrong(error))
+        found = error.errors(include_input=False, include_url=False)
+        flags = (f"--{str(one['loc'][0]).removesuffix('_seconds').replace('_', '-')}: {one['msg']}" for one in found)
+        _fail("simulate-vllm", "; ".join(flags))
     serve(host, port, SimulatorOptions(models=(model,), max_model_len=max_model_len, faults=faults))
 
 
-@app.command()
+@app.command(epilog=SEE)
 def demo() -> None:
     """Show the main job in this terminal, with everything it needs."""
     setproctitle("rejoinder demo")

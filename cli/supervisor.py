@@ -3,8 +3,8 @@
     run once ──died──► wait (0.2 s, doubled up to 10 s; from the start again once a run lasted 10 s) ──► run again
         └──told to end──► SIGTERM ──grace over, or hurried──► SIGKILL ──► done
 
-What a part prints goes to the supervisor's stderr, each line behind the part's name. Every part is tethered: it ends
-with the supervisor, however that ends.
+What a part prints goes to the supervisor's stderr, each line behind the part's name; of a part that keeps a log of its
+own, the last lines go there when it died. Every part is tethered: it ends with the supervisor, however that ends.
 """
 
 import asyncio
@@ -15,11 +15,13 @@ import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cli.tether import Tether
 
 _READ_SIZE = 65536
+_LAST_LINES = 10
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,18 @@ class Pace:
 
 @dataclass(frozen=True)
 class Part:
-    """One process to keep. `grace` is the seconds it gets to end by itself; `descriptors` are inherited."""
+    """One process to keep.
+
+    `grace` is the seconds it gets to end by itself; `descriptors` are inherited; `log` is the file that it logs to,
+    where it prints nothing: emptied before each of its lives.
+    """
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] | None = None
     descriptors: tuple[int, ...] = ()
     grace: float = 5.0
+    log: Path | None = None
 
 
 def say(line: str) -> None:
@@ -81,12 +88,17 @@ class Keeper:
             self.deaths += 1
             if time.monotonic() - began >= self._pace.settled:
                 delay = self._pace.first
+            if self.part.log is not None:
+                _say_last_lines(self.part.name, self.part.log)
             say(f"{self.part.name} {outcome}; starting it again in {delay:g} s")
             await _first(self._ending.wait(), timeout=delay)
             delay = min(delay * 2, self._pace.longest)
 
     async def _run(self) -> str:
         """One life of the part; how it ended."""
+        if self.part.log is not None:
+            with suppress(OSError):
+                self.part.log.write_bytes(b"")
         try:
             process = await asyncio.create_subprocess_exec(
                 *self.part.command,
@@ -125,17 +137,23 @@ class Keeper:
             say(f"{self.part.name} | {rest.decode(errors='replace')}")
 
 
+def _say_last_lines(name: str, log: Path) -> None:
+    with suppress(OSError):
+        lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+        say("\n".join([f"{name} | the end of its log, {log}:", *(f"{name} | {line}" for line in lines)]))
+
+
 class Supervisor:
     """All parts of one command."""
 
     def __init__(self, pace: Pace | None = None, tether_grace: float = 10.0) -> None:
+        self.tether = Tether(tether_grace)
         self._pace = pace or Pace()
-        self._tether = Tether(tether_grace)
         self._keepers: list[Keeper] = []
 
     def start(self, part: Part) -> Keeper:
         """Keep `part` running from now on."""
-        keeper = Keeper(part, self._tether, self._pace)
+        keeper = Keeper(part, self.tether, self._pace)
         self._keepers.append(keeper)
         return keeper
 
@@ -147,7 +165,7 @@ class Supervisor:
 
     def close(self) -> None:
         """End the watcher. Every part must have ended."""
-        self._tether.close()
+        self.tether.close()
 
 
 async def _first(*waits: Coroutine[Any, Any, Any], timeout: float | None = None) -> None:  # noqa: ASYNC109 - of a wait

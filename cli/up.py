@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from cli.embedded_redis import EmbeddedRedis
 from cli.preflight import NotStarted, bracketed, check_redis, listen, simulator_address, warn_without_vllm
 from cli.redis_binary import RedisNotStarted
+from cli.setting_names import unknown_variables, variable
 from cli.supervisor import Keeper, Pace, Part, Supervisor, say
 from shared.json_codec import decode, encode
 from shared.settings import Settings
@@ -115,20 +116,21 @@ class _Up:
         if "redis_url" in self._settings.model_fields_set:
             await asyncio.to_thread(check_redis, self._settings)
             return
-        own = EmbeddedRedis(self._data)
+        own = EmbeddedRedis(self._data, tether=self._supervisor.tether)
         await asyncio.to_thread(own.open)
+        say(f"redis keeps its data in {own.folder.parent}")
         self._own_redis = own
         self._settings = self._settings.model_copy(update={"redis_url": own.url})
 
     async def _serve(self, listening: socket.socket) -> None:
         """Start every part, wait until all of it serves, and say so."""
         if (own := self._own_redis) is not None:
-            part = Part(_REDIS, tuple(own.command), descriptors=(own.lock,), grace=10.0)
+            part = Part(_REDIS, tuple(own.command), descriptors=(own.lock,), grace=10.0, log=own.log)
             self._redis = self._supervisor.start(part)
             while not await asyncio.to_thread(own.answers):
                 if self._redis.deaths:
                     raise NotStarted(
-                        f"Redis can't start over {own.folder}, see its lines above; mend it or give another --data"
+                        f"Redis can't start over {own.folder}, see its log above; mend it or give another --data"
                     )
                 await asyncio.sleep(0.02)
         if self._simulated is not None:
@@ -203,15 +205,19 @@ async def _end(keeper: Keeper | None) -> None:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The environment that gives a child these very settings. Secrets go this way: a command line is public."""
+    """The environment that gives a child these very settings. Secrets go this way: a command line is public.
+
+    Variables that are no settings stay here: who started us has been warned of them once.
+    """
     given = {}
     for name in settings.model_fields_set:
         value = getattr(settings, name)
         if isinstance(value, SecretStr):
             value = value.get_secret_value()
         if value is not None:
-            given[f"REJOINDER_{name.upper()}"] = encode(value).decode() if isinstance(value, dict) else str(value)
-    return {**os.environ, **given}
+            given[variable(name)] = encode(value).decode() if isinstance(value, dict) else str(value)
+    unknown = unknown_variables(os.environ)
+    return {name: value for name, value in os.environ.items() if name not in unknown} | given
 
 
 def _url(listening: socket.socket, host: str) -> str:

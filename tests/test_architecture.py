@@ -157,6 +157,7 @@ def test_a_module_is_short_enough_to_hold_in_mind(name: str) -> None:
 
 #: Besides `shared.settings`, by way of pydantic.
 USES_ENVIRONMENT = {
+    "cli.main": "warns of variables that are no settings: reads names, no values",
     "cli.up": "hands it on to its children",
     "cli.demo_house": "hands it on without the user's own settings",
     "shared.queue": "sets the one variable that RQ reads its key prefix from",

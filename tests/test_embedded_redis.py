@@ -4,8 +4,10 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import redis
@@ -44,6 +46,8 @@ def test_it_is_private_durable_and_never_evicts(own_redis: Callable[[], Embedded
         "maxmemory-policy": "noeviction",
         "port": "0",
         "dir": str(server.folder),
+        "logfile": str(server.folder / "log"),
+        "crash-log-enabled": "no",
     }
     assert {name: config[name] for name in wanted} == wanted
     assert stat.S_IMODE(server.socket.parent.stat().st_mode) == 0o700
@@ -101,7 +105,7 @@ with EmbeddedRedis(pathlib.Path(sys.argv[1])) as server:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "kill"])
 def test_it_ends_with_its_parent_and_a_new_parent_takes_over(
-    tmp_path: Path, number: signal.Signals, alive: Callable[[int], bool]
+    tmp_path: Path, number: signal.Signals, alive: Callable[[int], bool], wait_for: Callable[..., None]
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -113,10 +117,23 @@ def test_it_ends_with_its_parent_and_a_new_parent_takes_over(
     with EmbeddedRedis(tmp_path) as server, connect(server) as connection:  # waits for the old server to be gone
         assert connection.get("k") == "v"
         assert not alive(int(pid))
+    folder = Path(unquote(urlsplit(url).path)).parent
+    assert folder.name.startswith("rejoinder-")
+    wait_for(lambda: not folder.exists())
 
 
-def test_a_killed_watcher_is_replaced() -> None:
+def test_its_log_is_of_its_last_life_only(own_redis: Callable[[], EmbeddedRedis]) -> None:
+    server = own_redis()
+    server.stop()
+    server.start()
+    assert server.log.read_text().count("Redis is starting") == 1
+
+
+def test_a_killed_watcher_is_replaced(tmp_path: Path) -> None:
     tether = Tether(grace=0.2)
+    folder = tmp_path / "a folder\nof two lines"
+    folder.mkdir()
+    tether.hold_folder(folder)
     children = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2)]
     tether.hold(children[0].pid)
     assert tether._watcher is not None
@@ -125,6 +142,27 @@ def test_a_killed_watcher_is_replaced() -> None:
     tether.hold(children[1].pid)
     tether.close()
     assert [child.wait(5) for child in children] == [-signal.SIGTERM] * 2
+    assert not folder.exists()
+
+
+def test_a_folder_stays_until_the_last_child_has_ended(tmp_path: Path) -> None:
+    script = 'trap \'sleep 0.3; ls "$0" >"$1"; exit\' TERM; echo; while :; do sleep 0.05; done'
+    folder, seen = tmp_path / "folder", tmp_path / "seen"
+    folder.mkdir()
+    (folder / "file").touch()
+    tether = Tether(grace=10)
+    command = ["sh", "-c", script, folder, seen]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        tether.hold_folder(folder)
+        tether.hold(child.pid)
+        reaped = threading.Thread(target=child.wait)  # else it would stay a zombie, and the watcher wait for it
+        reaped.start()
+        tether.close()
+        reaped.join()
+    assert seen.read_text() == "file\n"
+    assert not folder.exists()
 
 
 def test_what_ignores_sigterm_is_killed_after_the_grace_and_what_was_released_lives() -> None:

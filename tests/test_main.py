@@ -160,28 +160,88 @@ def test_demo_gives_its_exit_code(monkeypatch: pytest.MonkeyPatch, titles: list[
 
 @pytest.mark.parametrize("command", ["up", "api", "worker"])
 @pytest.mark.parametrize(
-    ("variable", "value", "names"),
+    ("variable", "value", "says"),
     [
-        ("REJOINDER_LEASE", "-77", "lease: Input should be greater than 0"),
-        ("REJOINDER_LOG_LEVEL", "hush", "log_level"),
-        ("REJOINDER_REASONING_CONTEXT", "hush", "reasoning_context"),
+        ("LEASE", "-77", "REJOINDER_LEASE: Input should be greater than 0"),
+        ("LEASE", "hush", "REJOINDER_LEASE: Input should be a valid number, unable to parse string as a number"),
+        ("LOG_LEVEL", "hush", "REJOINDER_LOG_LEVEL: Input should be 'debug', 'info', 'warning' or 'error'"),
+        ("VLLM_URL", "hush:8000", "--vllm / REJOINDER_VLLM_URL: begin it with http:// or https://"),
+        (
+            "VLLM_URL",
+            "http://me:hush@gpu",
+            "--vllm / REJOINDER_VLLM_URL: write it like http://HOST:8000, without name, password or space",
+        ),
+        ("CHAT_TEMPLATE_KWARGS", "{hush", "REJOINDER_CHAT_TEMPLATE_KWARGS is not a JSON object"),
+        ("CHAT_TEMPLATE_KWARGS", '["hush"]', "REJOINDER_CHAT_TEMPLATE_KWARGS is not a JSON object"),
+        (
+            "REASONING_CONTEXT",
+            '{"hush": "a", "m": "b"}',
+            "REJOINDER_REASONING_CONTEXT, for a model: Input should be 'all_turns' or 'current_turn'",
+        ),
     ],
-    ids=["range", "choice", "no JSON"],
+    ids=["range", "number", "choice", "scheme", "password", "no JSON", "no object", "of a model"],
 )
-def test_a_wrong_setting_is_named_and_its_value_is_not(
-    monkeypatch: pytest.MonkeyPatch, titles: list[str], command: str, variable: str, value: str, names: str
+def test_a_wrong_setting_is_named_as_its_user_knows_it_and_its_value_is_not(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str], command: str, variable: str, value: str, says: str
 ) -> None:
-    monkeypatch.setenv(variable, value)
-    line = rejoinder(command, code=2)
-    assert line.startswith(f"rejoinder {command}: ")
-    assert line.count("\n") == 1
-    assert names in line
-    assert value not in line
+    monkeypatch.setenv(f"REJOINDER_{variable}", value)
+    assert rejoinder(command, code=2) == f"rejoinder {command}: {says}\n"
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--refuse", "200"), ("--cut-after", "-1")])
+def test_only_a_flag_that_the_command_has_is_named(monkeypatch: pytest.MonkeyPatch, titles: list[str]) -> None:
+    monkeypatch.setenv("REJOINDER_PORT", "70000")
+    names = {command: rejoinder(command, code=2).split(": ")[1] for command in ("up", "api", "worker")}
+    flag = "--port / REJOINDER_PORT"
+    assert names == {"up": flag, "api": flag, "worker": "REJOINDER_PORT"}
+    monkeypatch.delenv("REJOINDER_PORT")
+    assert rejoinder("up", "--port", "70000", code=2).split(": ")[1] == flag
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["REJOINDER_LEESE"], "REJOINDER_LEESE (do you mean REJOINDER_LEASE?)"),
+        (["REJOINDER_ZZ", "REJOINDER_AA"], "REJOINDER_AA, REJOINDER_ZZ"),
+    ],
+    ids=["a typo", "two"],
+)
+def test_variables_that_are_no_settings_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str], names: list[str], says: str
+) -> None:
+    monkeypatch.setenv("rejoinder_lease", "3")  # case does not matter
+    for name in names:
+        monkeypatch.setenv(name, "hush")
+    up = Called(0)
+    stand_in(monkeypatch, "cli.up", up=up)
+    assert rejoinder("up") == f"rejoinder up: no such setting, ignored: {says}\n"
+    assert changed(up.arguments[0]) == {"lease": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--refuse", "200"), ("--cut-after", "-1"), ("--first-token", "-1"), ("--before-headers", "-1")]
+)
 def test_a_wrong_pace_is_named(titles: list[str], flag: str, value: str) -> None:
-    assert flag.strip("-").replace("-", "_") in rejoinder("simulate-vllm", flag, value, code=2)
+    said = rejoinder("simulate-vllm", flag, value, code=2)
+    assert said.startswith(f"rejoinder simulate-vllm: {flag}: Input should be greater than or equal to ")
+
+
+FLAGS = {"up": {"vllm_url", "redis_url", "host", "port", "workers", "concurrency"}}
+FLAGS |= {"api": {"vllm_url", "redis_url", "host", "port"}, "worker": {"vllm_url", "redis_url", "concurrency"}}
+
+
+@pytest.mark.parametrize("command", [*FLAGS, "simulate-vllm", "demo"])
+def test_help_tells_variable_and_default_of_every_flag_and_where_the_rest_stands(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    shown = rejoinder(command, "--help")
+    for name in FLAGS.get(command, ()):
+        ours = command == "up" and name == "redis_url"
+        default = "a Redis that is started for you" if ours else Settings.model_fields[name].default
+        variables = f"REJOINDER_{name.upper()}" + (" or REDIS_URL" if name == "redis_url" else "")
+        assert f"({variables}; default: {default})." in shown
+    assert "README.md, section Settings" in shown
+    assert ("a relative one is in the current folder" in shown) is (command == "up")
 
 
 def test_the_installed_command_says_its_version() -> None:

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import pytest
@@ -158,6 +159,9 @@ def test_one_line_on_stdout_and_an_orderly_end(
     running = start(workers=2, host="127.0.0.1")
     port = int(running.wait_ready().rstrip().removeprefix("ready http://127.0.0.1:").removesuffix("/v1"))
     assert port > 0
+    lines = running.errors.splitlines()
+    assert lines[0] == f"redis keeps its data in {running.data}"
+    assert [line for line in lines if line.startswith("redis |")] == []
     pids = [running.redis_pid(), *running.pids()]
     assert len(pids) == len(set(pids)) == 5
     assert all(alive(pid) for pid in pids)
@@ -212,6 +216,7 @@ def test_a_redis_that_dies_comes_back_at_its_address_with_its_data(start: Start,
         connection.set("k", "v")
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: "redis ended by SIGKILL" in running.errors)
+        assert f"redis | the end of its log, {running.data / 'redis' / 'log'}:\nredis | " in running.errors
 
         def back() -> bool:
             try:
@@ -252,8 +257,11 @@ def test_all_ends_when_up_itself_is_killed(
     running = start(workers=2)
     running.wait_ready()
     pids = [running.redis_pid(), *running.pids()]
+    folder = Path(unquote(urlsplit(running.redis_url()).path)).parent
+    assert folder.name.startswith("rejoinder-")
     running.end(signal.SIGKILL)
     wait_for(lambda: not any(alive(pid) for pid in pids))
+    wait_for(lambda: not folder.exists())
 
 
 def test_a_signal_before_it_is_ready_ends_it_too(start: Start, wait_for: Callable[..., None]) -> None:
@@ -352,7 +360,10 @@ def test_a_redis_that_cannot_start_is_told(capfd: pytest.CaptureFixture[str], tm
     assert up(Settings(port=0), data=tmp_path) == 2
     out, err = capfd.readouterr()
     assert out == ""
-    assert "Redis can't start over" in err.splitlines()[-1]
+    lines = err.splitlines()
+    assert f"redis | the end of its log, {tmp_path / 'redis' / 'log'}:" in lines
+    assert any(line.startswith("redis | ") and "Bad file format" in line for line in lines)
+    assert lines[-1].startswith(f"rejoinder up: Redis can't start over {tmp_path / 'redis'}, see its log above")
 
 
 def test_a_second_up_on_one_data_folder_is_told(
@@ -376,6 +387,13 @@ def test_an_environment_gives_a_child_the_very_same_settings(monkeypatch: pytest
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("REDIS_URL", "redis://other:1")
     assert Settings() == settings
+
+
+def test_a_variable_that_is_no_setting_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REJOINDER_LEESE", "1")
+    monkeypatch.setenv("REJOINDER_LEASE", "2")
+    given = environment(Settings())
+    assert [name for name in given if name.startswith("REJOINDER_")] == ["REJOINDER_LEASE"]
 
 
 def children(pid: int) -> dict[int, str]:
