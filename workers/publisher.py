@@ -2,12 +2,13 @@
 
 A lone event leaves at once; under load, what arrives while a flush is on its way leaves together with the next. A turn
 waits for its own append, so it reads no faster from vLLM than Redis takes, and what queues up in its socket meanwhile
-is read, merged and published as one.
+is read, merged and published as one. What fails is tried again, later and by itself: no turn waits for another's.
 """
 
 import asyncio
 import logging
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -16,10 +17,14 @@ from shared.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-_Waiting: TypeAlias = tuple[Append, "asyncio.Future[Appended]"]
-
-#: Between two attempts to reach Redis, seconds.
+#: Before what failed is tried again, seconds.
 _RETRY_PAUSE = 0.2
+
+
+class _Waiting(NamedTuple):
+    append: Append
+    stored: "asyncio.Future[Appended]"
+    deadline: float
 
 
 class Publisher:
@@ -35,13 +40,17 @@ class Publisher:
     async def append(self, append: Append) -> Appended:
         """Publish, and wait until it is stored or refused.
 
-        Raises `redis.exceptions.RedisError` when Redis stays away for longer than a lease lives: the turn is then
-        somebody else's to end.
+        Raises `redis.exceptions.RedisError` when it fails for longer than a lease lives: the turn is then somebody
+        else's to end.
         """
-        stored: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self._waiting.append((append, stored))
-        self._wake.set()
+        loop = asyncio.get_running_loop()
+        stored: asyncio.Future[Appended] = loop.create_future()
+        self._put([_Waiting(append, stored, loop.time() + self._patience)])
         return await stored
+
+    def _put(self, waiting: Sequence[_Waiting]) -> None:
+        self._waiting += waiting
+        self._wake.set()
 
     async def run(self) -> None:
         """Flush until cancelled."""
@@ -57,33 +66,22 @@ class Publisher:
             await self._flush(waiting)
 
     async def _flush(self, waiting: list[_Waiting]) -> None:
-        """Write until each is stored or refused, or patience ends. The turns of a flush fail apart from each other."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
-        while waiting:
-            waiting, error = await self._attempt(waiting)
-            if error is None:
-                return
-            if loop.time() > deadline:
-                _log.error("gave up publishing for %d turns: %s", len(waiting), type(error).__name__)
-                for _, stored in waiting:
-                    if not stored.done():
-                        stored.set_exception(error)
-                return
-            await asyncio.sleep(_RETRY_PAUSE)
-
-    async def _attempt(self, waiting: list[_Waiting]) -> tuple[list[_Waiting], RedisError | None]:
-        """One round trip; gives what is to be tried again, and why."""
+        answers: Sequence[Appended | RedisError]
         try:
-            answers = await self._event_log.append([append for append, _ in waiting])
+            answers = await self._event_log.append([one.append for one in waiting])
         except RedisError as error:
-            return waiting, error
+            answers = [error] * len(waiting)
+        loop = asyncio.get_running_loop()
         again: list[_Waiting] = []
-        failure: RedisError | None = None
-        for (append, stored), answer in zip(waiting, answers, strict=True):
-            if isinstance(answer, RedisError):
-                again.append((append, stored))
-                failure = answer
-            elif not stored.done():  # its turn may have been cancelled meanwhile
-                stored.set_result(answer)
-        return again, failure
+        for one, answer in zip(waiting, answers, strict=True):
+            if one.stored.done():  # its turn was cancelled meanwhile
+                continue
+            if not isinstance(answer, RedisError):
+                one.stored.set_result(answer)
+            elif loop.time() < one.deadline:
+                again.append(one)
+            else:
+                _log.error("%s: gave up publishing: %s", one.append.record.response_id, type(answer).__name__)
+                one.stored.set_exception(answer)
+        if again:
+            loop.call_later(_RETRY_PAUSE, self._put, again)
