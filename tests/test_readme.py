@@ -1,6 +1,7 @@
-"""README's examples run as they stand there, and its list of parameters is the one the code has."""
+"""README's and CONTRIBUTING's examples run as they stand there, and what they name is what there is."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 from shared.parameters import Parameters
 from stack import Stack
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 URL = "http://127.0.0.1:8700"
 
 
@@ -76,4 +78,33 @@ def test_every_parameter_stands_in_the_table_and_no_other() -> None:
 
 def test_every_link_leads_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (Path(__file__).parent.parent / target).exists(), target
+        assert (ROOT / target).exists(), target
+
+
+def test_the_example_of_contributing_selects_tests() -> None:
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    [arguments] = re.findall(r"^\.venv/bin/python (-m pytest .*?)(?: +#.*)?$", contributing, re.MULTILINE)
+    ran = subprocess.run(
+        [sys.executable, *shlex.split(arguments), "--collect-only", "-q"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert "::test_" in ran.stdout
+
+
+def test_what_contributing_points_at_exists() -> None:
+    found = re.search(r"^## Where to look\n(.*?)^## ", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert found
+    rows = [line.strip("| ").split(" | ") for line in found[1].splitlines()[2:] if line.startswith("|")]
+    assert len(rows) == 6
+    for _, code, tests in rows:
+        folder = ""
+        for name in re.findall(r"`([^`]+)`", code):
+            folder, _, module = name.rpartition("/") if "/" in name else (folder, "", name)
+            assert list(ROOT.glob(f"{folder}/{module}.py")), name
+        for name in re.findall(r"`([^`]+)`", tests):
+            assert (ROOT / f"tests/{name}.py").exists(), name
