@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import operations, responses
@@ -76,8 +77,10 @@ class RequestHeaders:
 
         try:
             await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            _log.info("%s: the client left before its request was read", request_id)
         except Exception as error:  # noqa: BLE001 - the last boundary; the error's text may hold content
-            _log.error("%s: %s %s broke: %s", request_id, scope["method"], scope["path"], type(error).__name__)
+            _log.error("%s: the request broke: %s", request_id, type(error).__name__)
             if not answered:
                 await error_answer(ApiError("The server had an error."))(scope, receive, send_with_headers)
 

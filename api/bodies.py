@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shared.errors import InvalidRequest
-from shared.json_codec import decode, encode
+from shared.json_codec import decode_foreign, encode
 
 
 async def read_json(request: Request, limit: int) -> Any:
@@ -17,7 +17,7 @@ async def read_json(request: Request, limit: int) -> Any:
         if len(body) > limit:
             raise InvalidRequest(f"The request body is larger than {limit} bytes.", status=413)
     try:
-        return decode(bytes(body))
+        return decode_foreign(bytes(body))
     except ValueError:
         raise InvalidRequest("We could not parse the JSON body of your request. Send one JSON object.") from None
 

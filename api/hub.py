@@ -120,6 +120,10 @@ class Hub:
             if topic is not None:
                 self._leave(response_id, topic)
 
+    async def holds_more(self, response_id: str, after: int) -> bool:
+        """Whether the log holds events after the cursor; the reader may be a moment behind it."""
+        return bool(await self._event_log.read(response_id, after, 1))
+
     async def _read(self, response_id: str, position: int) -> list[Frame]:
         return [_frame(*found) for found in await self._event_log.read(response_id, position, _COUNT)]
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from api.bodies import json_answer, read_json
 from api.services import Services, ServicesDep
 from api.subscribe import EventStream
-from shared.errors import InvalidRequest, NotFound
+from shared.errors import ApiError, InvalidRequest, NotFound
 from shared.json_codec import Wire
 from shared.record import Record
 from shared.request import parse_request
@@ -25,7 +25,10 @@ async def create(request: Request, services: ServicesDep) -> Response:
         return EventStream(services.subscriptions.frames(record, -1))
     if wanted.background:
         return json_answer(record.response())
-    response, status = await services.subscriptions.final(record)
+    try:
+        response, status = await services.subscriptions.final(record)
+    except ApiError as error:  # the job is queued: a client that retried would generate it twice
+        return json_answer(error.body(), error.status, {"x-should-retry": "false"})
     return json_answer(response) if status == 200 else _failed(response, status)
 
 

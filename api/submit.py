@@ -5,8 +5,11 @@ that a crash in between loses nothing (the sweeper enqueues it).
 """
 
 import asyncio
+import logging
 import secrets
 import time
+
+from redis.exceptions import RedisError
 
 from api.models import Models
 from shared.errors import NotFound
@@ -23,6 +26,8 @@ from shared.request import ResponseRequest
 from shared.response import Status
 from shared.settings import Settings
 from shared.store import Creation, ResponseStore
+
+_log = logging.getLogger(__name__)
 
 
 class Submissions:
@@ -46,7 +51,10 @@ class Submissions:
         if record.background:
             events.append(PublicEvent(QUEUED, 1, {"response": record.response()}))
         if await self._store.create(record, items, events) is Creation.READY:
-            await asyncio.to_thread(self._queue.enqueue, record.response_id)
+            try:
+                await asyncio.to_thread(self._queue.enqueue, record.response_id)
+            except RedisError as error:  # it is created, so a retry would generate twice; the sweeper enqueues it
+                _log.warning("%s: left to the sweeper: %s", record.response_id, type(error).__name__)
         return record
 
     def _record(self, request: ResponseRequest) -> Record:

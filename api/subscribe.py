@@ -92,11 +92,14 @@ class Subscriptions:
         record = await self._store.load(response_id)
         if record is None:
             raise NotFound(f"Response '{response_id}' was deleted or has expired.")
-        if record.status.terminal and last < record.sequence - 1:
-            raise ApiError(
-                f"The event log of response '{response_id}' is no longer whole. Retrieve the response instead."
-            )
-        return not record.status.terminal
+        if not record.status.terminal:
+            return True
+        if last >= record.sequence - 1:
+            return False
+        # It ended just now: the log has its last events, the reader will bring them. (The record was loaded first.)
+        if await self._hub.holds_more(response_id, last):
+            return True
+        raise ApiError(f"The event log of response '{response_id}' is no longer whole. Retrieve the response instead.")
 
     def _keepalive(self, last: int) -> bytes | None:
         match self._settings.keepalive:

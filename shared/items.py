@@ -12,6 +12,9 @@ from shared.checks import array, bounded, mapping, missing, optional_text, text,
 from shared.json_codec import Wire
 from shared.tools import check_tools
 
+#: Items of one request. (Redis takes half a million fields in one command.)
+MAX_ITEMS: Final = 100_000
+
 ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
 
 #: Parts whose text a reader may want, and the key that holds it.
@@ -73,6 +76,8 @@ def input_items(value: object) -> list[Wire]:
         return [user_message(bounded(value, "input"))]
     if not isinstance(value, list):
         raise wrong_type("input", "a string or an array of items")
+    if len(value) > MAX_ITEMS:
+        raise wrong_value("input", f"must have at most {MAX_ITEMS} items")
     for index, item in enumerate(value):
         _check(mapping(item, f"input[{index}]"), f"input[{index}]")
     return value

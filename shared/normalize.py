@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from shared.events import is_type_name
 from shared.item_shape import tidy, well_formed, well_formed_beside
-from shared.json_codec import Wire, decode
+from shared.json_codec import Wire, decode_foreign
 from shared.terminal_shape import ENDINGS, failed, finished
 from shared.upstream_events import (
     AnnotationAdded,
@@ -45,7 +45,7 @@ def read_event(data: bytes) -> UpstreamEvent:
     if len(data) < 16 and data.strip() in (b"", b"[DONE]"):
         return Skipped("no_event", counted=False)
     try:
-        wire = decode(data)
+        wire = decode_foreign(data)
     except ValueError:
         return Skipped("not_json")
     return normalize(wire)

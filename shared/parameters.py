@@ -93,7 +93,7 @@ class UpstreamExtras(_Strict):
     session_id: str | None = None
     skip_special_tokens: bool | None = None
     stop: Any = None
-    stop_token_ids: list[int] | None = None
+    stop_token_ids: Annotated[list[int], Field(fail_fast=True)] | None = None
     structured_outputs: dict[str, Any] | None = None
     top_k: int | None = None
     vllm_xargs: dict[str, Any] | None = None
@@ -105,9 +105,9 @@ class Parameters(UpstreamExtras):
     model: Annotated[str, Field(min_length=1)]
     background: bool | None = None
     background_options: _BackgroundOptions | None = None
-    context_management: list[_ContextManagement] | None = None
+    context_management: Annotated[list[_ContextManagement], Field(fail_fast=True)] | None = None
     image: dict[str, Any] | None = None
-    include: list[Include] | None = None
+    include: Annotated[list[Include], Field(fail_fast=True)] | None = None
     instructions: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
     # OpenAI's floor is 16. vLLM takes 1, and a short limit is how a cut is tried out.
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -120,7 +120,7 @@ class Parameters(UpstreamExtras):
     ) = None
     multi_agent: _MultiAgent | None = None
     parallel_tool_calls: bool | None = None
-    previous_response_id: str | None = None
+    previous_response_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     prompt_cache_key: Annotated[str, Field(max_length=1024)] | None = None
     prompt_cache_options: _CacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
@@ -133,7 +133,7 @@ class Parameters(UpstreamExtras):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     text: _Text | None = None
     tool_choice: Any = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     truncation: Literal["auto", "disabled"] | None = None

@@ -50,6 +50,9 @@ def parse_request(body: object) -> ResponseRequest:
     if body.get("model") is None:
         raise missing("model")
     _refuse_unbuilt(body)
+    for name, most in _MOST_KEYS.items():
+        if isinstance(held := body.get(name), dict) and len(held) > most:
+            raise wrong_value(name, f"should have at most {most} items")
     try:
         parsed = Parameters.model_validate(body)
     except ValidationError as fault:
@@ -147,6 +150,8 @@ _WANTED = {
     "model_type": "an object",
     "finite_number": "a finite number",
 }
+#: Looked at before the keys are: a million of them would each be reported.
+_MOST_KEYS = {"metadata": 16, "logit_bias": 1024}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: Objects whose keys the caller chose: a key may stand in `param`, never in a message.
 _FREE_KEYS = frozenset({"metadata", "logit_bias"})

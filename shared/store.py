@@ -30,7 +30,9 @@ _REHYDRATE = Script("rehydrate")
 _STEPS = 64
 
 #: How long a created response may stay unclaimed before the sweeper looks whether its job exists.
-_SUBMIT_LEASE_MS = 30_000
+_SUBMIT_LEASE_MS = 5_000
+#: And how long until it looks again: a job may wait long in a long queue.
+_WAITING_LEASE_MS = 30_000
 
 _EXTEND = "local s = redis.call('TIME'); redis.call('ZADD', KEYS[1], 'XX', s[1] * 1000 + ARGV[2], ARGV[1])"
 
@@ -74,11 +76,9 @@ class ResponseStore:
             arguments += [name, value]
         for event in events:
             arguments += log_entry(event)
-        if record.store:
-            await self._index(response_id, items)
         match await _CREATE(self._client, names, arguments):
             case b"waiting":
-                return Creation.WAITING
+                creation = Creation.WAITING
             case b"no_parent":
                 raise parent_not_found(record.parent or "")
             case b"parent_running":
@@ -88,7 +88,10 @@ class ResponseStore:
                     param="previous_response_id",
                 )
             case _:
-                return Creation.READY
+                creation = Creation.READY
+        if record.store:
+            await self._index(response_id, items)
+        return creation
 
     async def _index(self, response_id: str, items: Sequence[Wire]) -> None:
         """Note where these items live; an id that is noted already stays where it was first."""
@@ -190,7 +193,7 @@ class ResponseStore:
     async def extend_unclaimed(self, response_id: str) -> None:
         """Look at an unclaimed response again later."""
         key = self._keys.live_of(response_id)
-        await command(self._client, "EVAL", _EXTEND, 1, key, response_id, _SUBMIT_LEASE_MS)
+        await command(self._client, "EVAL", _EXTEND, 1, key, response_id, _WAITING_LEASE_MS)
 
     async def forget_live(self, response_id: str) -> None:
         """Drop a response from the live ones: it has ended, or it is gone."""

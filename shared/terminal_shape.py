@@ -92,5 +92,5 @@ def _details(details: object, *required: str) -> Wire:
 
 def _count(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if type(value) is int else 0
+        value = int(value)
+    return value if type(value) is int and 0 <= value < 2**63 else 0

@@ -109,12 +109,18 @@ def _refuse_forced(tools: Sequence[Wire], named: str) -> None:
 
 
 def _names(tools: Sequence[Wire]) -> set[tuple[str, Any]]:
-    return {(tool["type"], tool.get("name")) for tool in tools}
+    return {_name(tool) for tool in tools}
+
+
+def _name(tool: Wire) -> tuple[str, str | None]:
+    """How a tool is told apart; a hosted one's `name` may be anything, and counts only as a string."""
+    name = tool.get("name")
+    return tool["type"], name if isinstance(name, str) else None
 
 
 def _allowed(choice: Wire, tools: Sequence[Wire]) -> list[Wire]:
     wanted = _names(choice["tools"])
-    return [tool for tool in tools if (tool["type"], tool.get("name")) in wanted]
+    return [tool for tool in tools if _name(tool) in wanted]
 
 
 def upstream_tools(options: Wire, items: Sequence[Wire]) -> Wire:

@@ -26,7 +26,7 @@ MAY_IMPORT = {
 DOORS = {
     "redis": {
         *("shared.redis_client", "shared.store", "shared.event_log", "shared.presence", "shared.queue"),
-        *("api.hub", "api.services", "api.subscribe", "api.operations", "api.error_handlers"),
+        *("api.hub", "api.services", "api.submit", "api.subscribe", "api.operations", "api.error_handlers"),
         *("workers.*", "cli.embedded_redis", "cli.preflight"),
     },
     "rq": {"shared.queue", "workers.pool", "workers.executions", "workers.jobs", "workers.slots"},

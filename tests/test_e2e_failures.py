@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,28 @@ BAD = {
         400,
         "previous_response_id",
         "previous_response_not_found",
+    ),
+    "an empty parent id": (
+        {"model": MODEL, "input": "canary", "previous_response_id": ""},
+        400,
+        "previous_response_id",
+        "invalid_value",
+    ),
+    "nesting that could not be read again": (
+        b'{"model":"simulated","input":"canary","tools":[{"type":"function","name":"f","parameters":'
+        + b'{"a":' * 193
+        + b"1"
+        + b"}" * 193
+        + b"}]}",
+        400,
+        None,
+        None,
+    ),
+    "a hosted tool with a list for a name": (
+        {"model": MODEL, "input": "canary", "tools": [{"type": "web_search", "name": []}], "tool_choice": "required"},
+        400,
+        None,
+        None,
     ),
     "both parent and conversation": (
         {"model": MODEL, "input": "canary", "previous_response_id": NO_PARENT, "conversation": "conv_1"},
@@ -183,6 +206,18 @@ def test_redis_away_is_a_503_at_once_and_recovery_needs_no_restart(own_stack: St
     until(own_stack.ready)
     again = own_stack.openai.responses.create(model=MODEL, input="What is my name?", previous_response_id=kept.id)
     assert "Mia" in again.output_text
+
+
+def test_a_plain_call_that_loses_redis_says_not_to_retry(own_stack: Stack) -> None:
+    """Its job exists: a client that sent it again would generate it twice."""
+    own_stack.faults(tokens_per_second=5)
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(own_stack.http.post, "/v1/responses", json={"model": MODEL, "input": "Count to 50."})
+        until(lambda: own_stack.simulator.get("/simulator/running").json()["running"] == 1)
+        own_stack.redis.stop()
+        answer = call.result(20)
+    assert answer.status_code == 503
+    assert answer.headers["x-should-retry"] == "false"
 
 
 def test_redis_away_in_the_middle_of_a_turn_ends_in_an_answer(own_stack: Stack) -> None:

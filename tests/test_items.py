@@ -208,3 +208,11 @@ def test_plain_text() -> None:
     ]
     assert plain_text(parts) == "a\nb\nd\n"
     assert [plain_text(nothing) for nothing in (None, [], "", [{"text": "no type"}], 7)] == [""] * 5
+
+
+def test_more_items_than_redis_could_take_at_once_are_refused() -> None:
+    item = {"role": "user", "content": "x"}
+    assert len(input_items([item] * 100_000)) == 100_000
+    with pytest.raises(InvalidRequest) as refused:
+        input_items([item] * 100_001)
+    assert (refused.value.status, refused.value.param) == (400, "input")

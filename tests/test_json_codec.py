@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.json_codec import decode, encode
+from shared.json_codec import decode, decode_foreign, encode
 
 LOSSLESS = [
     b'{"b":1,"a":null,"c":[],"d":{}}',
@@ -21,3 +21,26 @@ def test_a_value_goes_as_it_came(raw: bytes) -> None:
 def test_what_is_no_json_is_refused_without_being_told(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"^not valid JSON$"):
         decode(raw)
+
+
+def test_what_comes_from_outside_can_be_read_again_from_inside_what_we_put_around_it() -> None:
+    accepted = refused = 0
+    for depth in range(1, 260):
+        raw = b"[" * depth + b'"' + b"x" * 300 + b'"' + b"]" * depth
+        try:
+            value = decode_foreign(raw)
+        except ValueError:
+            refused += 1
+            continue
+        accepted += 1
+        assert encode(value) == raw
+        assert decode(encode({"response": {"output": [value]}})) == {"response": {"output": [value]}}
+    assert accepted > 150
+    assert refused > 50
+
+
+@pytest.mark.parametrize("raw", [b"", b"1],[2", b"1]],[[2", b"]", b"1,2"])
+@pytest.mark.parametrize("padding", [b"", b" " * 300], ids=["short", "long"])
+def test_a_value_from_outside_can_not_close_what_is_put_around_it(raw: bytes, padding: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^not valid JSON$"):
+        decode_foreign(raw + padding)

@@ -398,3 +398,12 @@ def test_what_vllm_adds_on_request_comes_along() -> None:
     assert normalize({"type": "response.completed", "response": response}) == ended(
         "completed", output=[], extras={"input_messages": prompt}
     )
+
+
+@pytest.mark.parametrize(("said", "kept"), [(2**63 - 1, 2**63 - 1), (2**63, 0), (10**400, 0), (-1, 0), (7.0, 7)])
+def test_token_counts_are_what_a_client_can_hold(said: float, kept: int) -> None:
+    usage = {"input_tokens": said, "output_tokens": 1, "total_tokens": 1}
+    event = normalize({"type": "response.completed", "response": {"status": "completed", "usage": usage}})
+    assert isinstance(event, Finished)
+    assert event.usage is not None
+    assert event.usage["input_tokens"] == kept

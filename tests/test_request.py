@@ -6,6 +6,7 @@ from typing import Any, get_args
 import pytest
 from openai.types.responses import ResponseIncludable
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
+from pydantic import ValidationError
 
 from shared.errors import InvalidRequest
 from shared.parameters import Include, Parameters
@@ -286,3 +287,19 @@ def test_access_programs_are_forbidden() -> None:
         parse_request(BARE | {"access_programs": {"cyber": CANARY}})
     assert (caught.value.status, caught.value.param) == (403, "access_programs.cyber")
     assert CANARY not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["include", "tools", "stop_token_ids", "context_management"])
+def test_a_million_faults_are_one_fault(name: str) -> None:
+    """A report on each would take gigabytes: the first one is enough."""
+    with pytest.raises(ValidationError) as refused:
+        Parameters.model_validate({"model": "m", "input": "x", name: [None, "no", 3.5] * 100})
+    assert refused.value.error_count() == 1
+
+
+@pytest.mark.parametrize(("name", "most"), [("metadata", 16), ("logit_bias", 1024)])
+def test_keys_are_counted_before_they_are_looked_at(name: str, most: int) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse_request({"model": "m", "input": "x", name: {f"canary{number}": None for number in range(most + 1)}})
+    assert (refused.value.status, refused.value.param) == (400, name)
+    assert "canary" not in refused.value.message

@@ -309,6 +309,33 @@ async def test_a_background_continuation_waits_for_its_parent_and_a_foreground_o
     assert await store.create(late, [USER], [created()]) is Creation.READY
 
 
+async def test_a_creation_sent_twice_still_waits_for_its_parent(store: ResponseStore) -> None:
+    parent = record(background=True)
+    await store.create(parent, [USER], [created()])
+    child = record(parent=parent.response_id, background=True)
+    for _ in range(2):
+        assert await store.create(child, [USER], [created()]) is Creation.WAITING
+
+
+async def test_a_refused_creation_leaves_no_trace(client: Redis, store: ResponseStore) -> None:
+    parent = record(background=True)
+    await store.create(parent, [USER], [created()])
+    before = set(await client.keys())
+    sent: Wire = {"id": "msg_sent", "type": "message", "role": "user", "content": "hi"}
+    with pytest.raises(InvalidRequest):
+        await store.create(record(parent=parent.response_id), [sent], [created()])
+    assert set(await client.keys()) == before
+
+
+async def test_renewing_what_its_own_writer_has_just_ended_is_no_loss(
+    store: ResponseStore, event_log: EventLog
+) -> None:
+    new = record()
+    await finished(store, event_log, new, [USER], [MESSAGE], Status.COMPLETED)
+    assert await store.renew({new.response_id: 1}) == set()
+    assert await store.expired(range(64)) == []
+
+
 async def test_items_are_found_by_id_from_the_moment_they_are_done(store: ResponseStore, event_log: EventLog) -> None:
     sent: Wire = {"id": "msg_sent", "type": "message", "role": "user", "content": "hi"}
     new = record()

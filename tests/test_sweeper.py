@@ -149,6 +149,19 @@ async def test_a_lost_turn_ends_as_failed_with_its_items_and_the_next_numbers(ho
     assert await house.client.zscore(Keys().live_of(record.response_id), record.response_id) is None
 
 
+async def test_a_log_that_can_not_be_read_ends_as_failed_and_stops_no_sweeper(house: House) -> None:
+    broken, other = await house.create(), await house.create()
+    for record in (broken, other):
+        assert await house.store.claim(record.response_id, "t") is not None
+        await house.let_lease_run_out(record)
+    key = Keys().events(broken.response_id)
+    await house.client.delete(key)
+    await house.client.xadd(key, {"response.created": b"{"}, id="1-1")
+    await house.sweeper.sweep()
+    for record in (broken, other):
+        assert (await house.store.load(record.response_id) or record).status is Status.FAILED
+
+
 async def test_what_is_gone_is_forgotten(house: House) -> None:
     record = await house.create()
     await house.client.delete(Keys().response(record.response_id))

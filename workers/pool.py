@@ -185,7 +185,8 @@ class TurnWorker(BaseWorker):
 
     async def _beat(self) -> None:
         lost = await self._call(self._write_beat, self._slots.beating())
-        if lost:
+        running = {execution.id for execution in self._slots.beating()}  # some may have ended meanwhile
+        if lost := [execution for execution in lost if execution.id in running]:
             _log.warning("RQ had given up %d running jobs; they go on", len(lost))
             self._slots.mark_lost(lost)
         if not self._registered:

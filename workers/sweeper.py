@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 
 from redis.exceptions import RedisError
 
+from shared.accumulator import Accumulator
 from shared.errors import UpstreamError
 from shared.events import PublicEvent, public_event
 from shared.fold import fold
@@ -52,7 +53,12 @@ class Sweeper:
         shards = range(SHARDS)
         await self._context.outbox.drain(shards)
         for response_id in await self._context.store.expired(shards):
-            await self._look_at(response_id)
+            try:
+                await self._look_at(response_id)
+            except RedisError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one response that breaks us must not take every worker with it
+                _log.error("%s: sweeping it broke: %s", response_id, type(error).__name__)
 
     async def _look_at(self, response_id: str) -> None:
         store = self._context.store
@@ -77,10 +83,13 @@ class Sweeper:
         if record is None:
             return
         _log.warning("%s: its worker is gone, ending it", response_id)
-        events = [event async for event in self._log_of(record)]
+        try:
+            accumulator = fold([event async for event in self._log_of(record)])
+        except ValueError:
+            accumulator = Accumulator(record.sequence)  # a log that can't be read: end it with nothing, but end it
         failure = UpstreamError("The worker that generated this response died.", status=500)
         try:
-            await Turn(record, fold(events), self._context).end([], failure)
+            await Turn(record, accumulator, self._context).end([], failure)
         except LeaseLost:
             _log.info("%s: another writer ended it", response_id)
 

@@ -2,8 +2,11 @@
 -- KEYS: record, events, live [, parent record, parent's children]
 -- ARGV: lease in ms, response id, waits ('1' where an unfinished parent is to be waited for),
 --       number of record fields, field, value ..., then log field, log value ... from sequence number 0
--- Answers: ready | waiting | exists (sent twice) | no_parent (it vanished) | parent_running (and this one may not wait)
-if redis.call('EXISTS', KEYS[1]) == 1 then return 'exists' end
+-- Answers: ready | waiting | exists (sent twice, and not waiting) | no_parent (it vanished)
+--          | parent_running (and this one may not wait)
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  return KEYS[5] and redis.call('SISMEMBER', KEYS[5], ARGV[2]) == 1 and 'waiting' or 'exists'
+end
 local waiting = false
 if KEYS[4] then
   local status = redis.call('HGET', KEYS[4], 'status')
