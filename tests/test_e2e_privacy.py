@@ -154,11 +154,7 @@ class Story:
         response_id: str = re.findall(r'"id":"(resp_\w+)"', text)[0]
         if "text/event-stream" in answer.headers["content-type"]:
             frames = [frame for frame in text.split("\n\n") if frame.startswith(("event: response.", "event: error"))]
-            last = decode(frames[-1].partition("data: ")[2])
-            if last["type"] == "error":
-                self.traces.errors.append(str(last))
-            else:
-                self._told(last["response"])
+            self._told(decode(frames[-1].partition("data: ")[2])["response"])
         elif decode(text)["background"]:
             self.ended(response_id)
         else:
