@@ -98,6 +98,7 @@ def serve(settings: Settings, sockets: list[socket.socket] | None = None) -> Non
         timeout_graceful_shutdown=_GRACE,
         lifespan="on",
         server_header=False,
+        ws="none",
     )
     listening = sockets or [config.bind_socket()]
     host, port = listening[0].getsockname()[:2]

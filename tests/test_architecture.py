@@ -200,3 +200,16 @@ def test_a_process_loads_only_what_it_runs(module: str, absent: set[str]) -> Non
     script = f"import sys, {module}; print(*sorted({absent!r} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert loaded.stdout.split() == []
+
+
+def test_every_module_stands_in_architecture() -> None:
+    plan = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"`([a-z_]+)`", plan))
+    families = tuple(re.findall(r"`([a-z_]+)\*`", plan))
+    lost = {
+        f"{package}/{path.name}"
+        for package in PACKAGES
+        for path in (ROOT / package).glob("*.py")
+        if path.stem != "__init__" and path.stem not in named and not path.stem.startswith(families)
+    }
+    assert not lost
