@@ -9,12 +9,12 @@ What was decided, where the wire leaves room:
   Whatever is held up is only state: announcing an item shows it as it stands, one delta for all of its text so far.
 * The same holds inside an item: a part with a gap below it waits. (vLLM leaves no gaps, so nothing waits there.)
 * `output_item.done` is held until the next event, because vLLM says `completed` before anyone can know that the
-  response was cut: the last item of an `incomplete` response becomes `incomplete`.
+  response was cut: the last item of a response that does not complete is `incomplete`, whether its done came or not.
 * An item that the end finds without its done is `completed` in a completed response, else `incomplete`, wherever it
-  stands: half a call must never look whole. One whose done came is left as it is when the stream breaks off.
+  stands: half a call must never look whole.
 * A message of white space only is not announced; its first visible character announces it. When it ends as white space
   it is dropped, unless the response holds nothing else (vLLM streams one between reasoning and a tool call).
-  If it was the last item of an incomplete response, the item before it stays as it was announced: completed.
+  Until that is known the done of the item before it is held too: it may be the last one after all.
 * A call is announced when its name and `call_id` are known: neither may change once it was shown.
 * Deltas that one read brings for one text become one, unless they carry logprobs.
 * Nulls are facts and stay, on reasoning and calls alike; `shared/item_shape.py` names the two that don't. A stored part
@@ -124,7 +124,7 @@ class Accumulator:
             if isinstance(slot.state, Draft):
                 self._arrivals.close(slot, slot.state, {}, status)
         self._announcer.drop_noise()
-        if ending.status == "incomplete":
+        if ending.status != "completed":
             self._cut_last()
         self._announcer.complete_all()
         self.ending = ending
@@ -152,7 +152,7 @@ class Accumulator:
                 self._arrivals.compare(slot, item)
 
     def _cut_last(self) -> None:
-        """An incomplete response was cut in its last item, whatever the item's done said."""
+        """A response that did not complete was cut in its last item, whatever the item's done said."""
         kept = [slot for slot in self._slots if not isinstance(slot.state, Dropped)]
         if kept and isinstance(kept[-1].state, Closed):
             state = kept[-1].state

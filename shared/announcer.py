@@ -49,14 +49,20 @@ class Announcer:
         """Keep back the `output_item.done` of a slot that is just closing."""
         self._held = slot
 
-    def release(self, about: Slot | None) -> None:
-        """An event has come: tell the held `output_item.done`, unless the event is about that very item."""
+    def release(self, about: Slot | None, item_type: str | None = None) -> None:
+        """An event has come, about that item or about a new one of that type: tell the held `output_item.done`.
+
+        Not if it is about that very item, and not if it is about a message of white space: that may turn out to be no
+        item, and the held one the last after all.
+        """
         held = self._held
-        if held is not None and held is not about:
-            self._held = None
-            if held.index is not None:
-                self.complete(held)
-            self.advance()
+        may_be_none = item_type == "message" if about is None else _is_noise(about)
+        if held is None or held is about or may_be_none:
+            return
+        self._held = None
+        if held.index is not None:
+            self.complete(held)
+        self.advance()
 
     def advance(self) -> None:
         """Announce what can be announced, in slot order; drop what turns out to be no item."""
@@ -78,6 +84,8 @@ class Announcer:
         if slot.index is None:
             self._announce(slot)
         if isinstance(slot.state, Closed):
+            if slot is self._held:
+                self._held = None
             item = slot.state.item
             slot.state = Done(item, len(encode(item)))
             self.say(item_events.done(slot, item))
@@ -107,6 +115,9 @@ class Announcer:
         draft = state.draft if isinstance(state, Closed) else state
         if not isinstance(draft, Draft):
             return
+        for lower in self._slots:
+            if lower.index is not None and lower.number < slot.number:
+                self.complete(lower)
         slot.index = self._announced
         self._announced += 1
         self.say(item_events.added(slot, draft))

@@ -132,7 +132,7 @@ class Arrivals:
         """The text that an event is about, made where there is none; None where it can't be told, or is over."""
         try:
             slot = self._slots.find(kind.item_type, place)
-            self._announcer.release(slot)
+            self._announcer.release(slot, kind.item_type)
             slot = slot or self._new_item(kind.item_type, place, {})
             draft = slot.state
             if not isinstance(draft, Draft):
@@ -176,7 +176,7 @@ class Arrivals:
     def _item_added(self, event: ItemAdded) -> None:
         item = event.item
         slot = self._slots.find_added(item["type"], event.place)
-        self._announcer.release(slot)
+        self._announcer.release(slot, item["type"])
         if slot is None:
             self._new_item(item["type"], event.place, item)
         elif isinstance(slot.state, Draft) and not slot.state.announced:
@@ -190,7 +190,7 @@ class Arrivals:
         except LookupError:
             self._skipped["ambiguous"] += 1
             return
-        self._announcer.release(slot)
+        self._announcer.release(slot, item["type"])
         slot = slot or self._new_item(item["type"], event.place, starting(item))
         if isinstance(slot.state, Draft):
             self._announcer.hold(slot)

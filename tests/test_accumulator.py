@@ -363,9 +363,9 @@ ITEMS: dict[str, tuple[Sequence[Wire | None], list[Wire]]] = {
         ],
         [call("fc_1", '{"a', status="incomplete"), message("msg_1", "A", "incomplete")],
     ),
-    "cut after its done: it stays as it is": (
+    "cut after its done: nobody knows that it was whole": (
         [ADD_MSG, ot_d(0, "msg_1", 0, "A"), done(0, message("msg_1", "A")), EOF],
-        [message("msg_1", "A")],
+        [{**message("msg_1", "A"), "status": "incomplete"}],
     ),
     # --- messages, calls, the end ---
     "two parts": (
@@ -597,10 +597,14 @@ ITEMS: dict[str, tuple[Sequence[Wire | None], list[Wire]]] = {
         [BLANK, message("msg_2", " ")],
     ),
     "an empty message is white space": ([done(0, RS), done(1, {**BLANK, "content": []}), T], [RS]),
-    "whitespace, cut": ([done(0, RS), ot_d(1, "msg_1", 0, "\n"), EOF], [RS]),
-    "whitespace, incomplete: the item before it was whole": (
+    "whitespace, cut": ([done(0, RS), ot_d(1, "msg_1", 0, "\n"), EOF], [{**RS, "status": "incomplete"}]),
+    "whitespace, incomplete: the item before it is the last": (
         [done(0, RS), done(1, BLANK), terminal("incomplete", [RS, BLANK])],
-        [RS],
+        [{**RS, "status": "incomplete"}],
+    ),
+    "whitespace that a call follows: the item before it is whole": (
+        [done(0, RS), ot_d(1, "msg_1", 0, "\n"), done(1, BLANK), {**ADD_FC, "output_index": 2}, EOF],
+        [RS, {**FC, "arguments": "", "status": "incomplete"}],
     ),
     "whitespace that becomes text": (
         [done(0, RS), ot_d(1, "msg_1", 0, "\n\n"), ot_d(1, "msg_1", 0, "A"), T],
@@ -984,6 +988,7 @@ def test_a_counter_that_runs_across_items_holds_nothing_up() -> None:
     kinds(accumulator, done(0, reasoning("rs_1", "x")), {**ADD_MSG, "output_index": 1})
     events = fed(accumulator, ot_d(1, "msg_1", 1, "A"))
     assert [(name, body.get("content_index")) for name, body in events] == [
+        ("output_item.done", None),
         ("output_item.added", None),
         ("content_part.added", 0),
         ("output_text.delta", 0),
@@ -1277,7 +1282,7 @@ def test_every_subset_of_a_stream_is_legal(end: Wire | None) -> None:
         types = [item["type"] for item in told.output]
         assert types == ["reasoning"] * any(kept[:5]) + ["message"] * kept[5]
         if kept[4]:
-            cut = end is not EOF and end is not T and not kept[5]
+            cut = end is not T and not kept[5]
             assert told.output[0] == {**SIX[4]["item"], "status": "incomplete" if cut else "completed"}
         elif any(kept[:4]):
             text = "a" * kept[1] + "b" * kept[2]

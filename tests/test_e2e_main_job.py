@@ -211,6 +211,18 @@ def test_an_incomplete_response_says_why_and_continues(stack: Stack) -> None:
     assert second.status == "completed"
 
 
+@pytest.mark.parametrize("ask", ["Count to 50.", "What is the weather in Paris?"], ids=["text", "call"])
+def test_wherever_it_is_cut_the_last_item_is_incomplete_and_no_other(stack: Stack, ask: str) -> None:
+    request: Any = {"model": MODEL, "input": ask, "tools": [WEATHER], "temperature": 0}
+    for limit in range(1, 45):
+        plain = stack.openai.responses.create(**request, max_output_tokens=limit)
+        streamed = list(stack.openai.responses.create(**request, max_output_tokens=limit, stream=True))[-1].response
+        assert _without_ids(plain) == _without_ids(streamed)
+        statuses = [item.status for item in plain.output]
+        whole = ["completed"] * len(statuses)
+        assert statuses == (whole if plain.status == "completed" else [*whole[:-1], "incomplete"][: len(whole)]), limit
+
+
 def test_an_unstored_response_is_gone_after_its_answer(stack: Stack) -> None:
     response = stack.openai.responses.create(model=MODEL, input="Hello", store=False)
     with pytest.raises(openai.NotFoundError):
