@@ -56,7 +56,7 @@ CUT = {"max_16": 30, "max_16_stream": 30, "max_midtool": 44, "max_midtool_stream
 #: Words of the contract, whose values are compared too.
 CONTRACT = {"type", "status", "reason", "role", "object", "tool_choice", "truncation", "service_tier"}
 
-NAMES = sorted({path.name.split(".")[0] for path in CAPTURED.glob("*.*") if path.name != "SUMMARY.txt"})
+NAMES = sorted({path.name.split(".")[0] for path in CAPTURED.glob("*.response.*")})
 DRIVEN = [name for name in NAMES if name not in OTHER_FACES | ELSEWHERE.keys() | DEATHS]
 
 
