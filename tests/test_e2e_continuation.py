@@ -206,6 +206,25 @@ def test_the_rendered_prompt_can_be_asked_for_and_holds_the_earlier_reasoning(st
     assert "input_messages" not in first
 
 
+def test_two_calls_of_one_turn_keep_their_outputs_in_order(stack: Stack) -> None:
+    ask = {"model": MODEL, "input": "What is the weather in Paris and Rome?", "tools": [WEATHER]}
+    first = stack.http.post("/v1/responses", json=ask).json()
+    reasoning, paris, rome = first["output"]
+    assert [json.loads(call["arguments"]) for call in (paris, rome)] == [{"city": "Paris"}, {"city": "Rome"}]
+    outputs = [
+        {"type": "function_call_output", "call_id": call["call_id"], "output": weather}
+        for call, weather in ((rome, "rain"), (paris, "sun"))
+    ]
+    body = {"model": MODEL, "previous_response_id": first["id"], "input": outputs, "tools": [WEATHER]}
+    assert stack.http.post("/v1/responses", json=body).json()["status"] == "completed"
+    sent = stack.upstream()[-1]["body"]["input"]
+    assert [item.get("call_id") for item in sent] == [
+        *(None, None, paris["call_id"], rome["call_id"]),
+        *(rome["call_id"], paris["call_id"]),
+    ]
+    assert sent[1]["content"] == reasoning["content"]
+
+
 def test_branches_share_a_parent(stack: Stack) -> None:
     root = stack.openai.responses.create(model=MODEL, input="My name is Bob.")
     branches = [
