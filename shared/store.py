@@ -5,6 +5,7 @@ history.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -24,6 +25,7 @@ from shared.settings import Settings
 _CREATE = Script("create")
 _CLAIM = Script("claim")
 _RENEW = Script("renew")
+_EXTEND = Script("extend")
 _REHYDRATE = Script("rehydrate")
 
 #: Ancestors read by one call of the rehydrate script: bounds how long Redis is kept busy.
@@ -33,8 +35,6 @@ _STEPS = 64
 _SUBMIT_LEASE_MS = 5_000
 #: And how long until it looks again: a job may wait long in a long queue.
 _WAITING_LEASE_MS = 30_000
-
-_EXTEND = "local s = redis.call('TIME'); redis.call('ZADD', KEYS[1], 'XX', s[1] * 1000 + ARGV[2], ARGV[1])"
 
 
 class Creation(Enum):
@@ -117,7 +117,9 @@ class ResponseStore:
         """
         keys = [self._keys.response(response_id), self._keys.live_of(response_id)]
         fence = await _CLAIM(self._client, keys, [response_id, self._lease_ms, token, "lost" if lost else "new"])
-        return await self.load(response_id) if fence else None
+        record = await self.load(response_id) if fence else None
+        # The fence that this claim was given: a later claim may have raised it since, and is the writer then.
+        return replace(record, fence=int(fence)) if record else None
 
     async def renew(self, fences: dict[str, int]) -> set[str]:
         """Renew the leases of running turns, id -> fence; gives the ids that are no longer theirs."""
@@ -192,8 +194,7 @@ class ResponseStore:
 
     async def extend_unclaimed(self, response_id: str) -> None:
         """Look at an unclaimed response again later."""
-        key = self._keys.live_of(response_id)
-        await command(self._client, "EVAL", _EXTEND, 1, key, response_id, _WAITING_LEASE_MS)
+        await _EXTEND(self._client, [self._keys.live_of(response_id)], [response_id, _WAITING_LEASE_MS])
 
     async def forget_live(self, response_id: str) -> None:
         """Drop a response from the live ones: it has ended, or it is gone."""

@@ -143,6 +143,26 @@ async def test_a_claim_for_a_lost_turn_needs_a_lease_that_ran_out(client: Redis,
     assert await store.renew({new.response_id: 2}) == set()
 
 
+async def test_a_claim_that_is_overtaken_before_it_is_read_back_is_not_the_writer(
+    client: Redis, settings: Settings, event_log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker paused between its claim and the next line must not wake up with its successor's fence."""
+    slow, other = ResponseStore(client, settings), ResponseStore(client, settings)
+    new = record()
+    await slow.create(new, [USER], [created()])
+
+    async def paused(response_id: str) -> Record | None:
+        monkeypatch.undo()
+        await client.zadd(f"rejoinder:{{s{shard_of(response_id):02d}}}:live", {response_id: 1})
+        assert await other.claim(response_id, "later", lost=True) is not None
+        return await slow.load(response_id)
+
+    monkeypatch.setattr(slow, "load", paused)
+    overtaken = await slow.claim(new.response_id, "early")
+    assert overtaken is not None
+    assert await event_log.append([Append(overtaken, [created(1)])]) == [Appended.FENCED]
+
+
 APPENDS = [
     # fence, first sequence number, number of events, answer
     ("the next events", 1, 1, 2, Appended.OK),
