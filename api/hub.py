@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from shared.event_log import EventLog, read_entry
 from shared.events import TERMINAL, LogEntry, entry_id, sse_frame
 from shared.keys import Keys
-from shared.redis_client import command, connect, connect_blocking
+from shared.redis_client import command, connect_blocking
 from shared.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -82,14 +82,14 @@ class _Topic:
 class Hub:
     """`follow` from any request; `run` is the one task that reads."""
 
-    def __init__(self, event_log: EventLog, settings: Settings) -> None:
+    def __init__(self, client: Redis, event_log: EventLog, settings: Settings) -> None:
+        self._client = client
         self._event_log = event_log
         self._keys = Keys(settings.key_prefix)
         self._settings = settings
         self._topics: dict[str, _Topic] = {}
         self._wake_key = f"{settings.key_prefix}wake:{secrets.token_hex(8)}"
         self._wake_id = "0-0"
-        self._nudges = connect(settings)
         self._nudge_due = False
         self._nudging: asyncio.Task[None] | None = None
 
@@ -150,7 +150,7 @@ class Hub:
         while self._nudge_due:
             self._nudge_due = False
             try:
-                pipeline = self._nudges.pipeline(transaction=False)
+                pipeline = self._client.pipeline(transaction=False)
                 pipeline.xadd(self._wake_key, {"w": ""}, maxlen=1, approximate=False)
                 pipeline.expire(self._wake_key, 60)
                 await pipeline.execute()
@@ -192,10 +192,9 @@ class Hub:
                 topic.add([_frame(*read_entry(entry)) for entry in entries])
 
     async def aclose(self) -> None:
-        """Drop the hub's connections."""
+        """Let a nudge that is on its way arrive."""
         if self._nudging is not None:
             await asyncio.gather(self._nudging, return_exceptions=True)
-        await self._nudges.aclose()
 
 
 def _frame(sequence_number: int, entry: LogEntry) -> Frame:

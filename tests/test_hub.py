@@ -24,7 +24,7 @@ EVENTS = 40
 @asynccontextmanager
 async def running_hub(settings: Settings) -> AsyncIterator[tuple[Hub, Redis]]:
     client = connect(settings)
-    hub = Hub(EventLog(client, settings), settings)
+    hub = Hub(client, EventLog(client, settings), settings)
     try:
         async with running(hub.run):
             yield hub, client

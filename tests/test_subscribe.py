@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, settings: Settings) -> None:
         self.client = connect(settings)
         self.store, self.event_log = ResponseStore(self.client, settings), EventLog(self.client, settings)
-        self.hub = Hub(self.event_log, settings)
+        self.hub = Hub(self.client, self.event_log, settings)
         self.subscriptions = Subscriptions(self.hub, self.store, settings)
 
     async def expects_more(self, record: Record, last: int) -> bool:
