@@ -8,13 +8,12 @@ import pytest
 from redis.exceptions import RedisError
 
 from cli.embedded_redis import EmbeddedRedis
+from records import created, record
 from shared.event_log import Append, Appended, EventLog
 from shared.events import PublicEvent
-from shared.ids import new_response_id
 from shared.keys import Keys
 from shared.record import Record
 from shared.redis_client import connect
-from shared.response import Status
 from shared.settings import Settings
 from shared.store import ResponseStore
 from shared.tasks import running
@@ -29,21 +28,14 @@ class Bench:
         self.publisher = Publisher(self.event_log, settings)
 
     async def claimed(self) -> Record:
-        record = Record(
-            response_id=new_response_id(),
-            created_at=1,
-            status=Status.IN_PROGRESS,
-            options={"model": "m"},
-            seed=1,
-            reasoning_context="all_turns",
-        )
-        await self.store.create(record, [], [PublicEvent("response.created", 0, {"response": {}})])
-        claimed = await self.store.claim(record.response_id, "t")
+        new = record()
+        await self.store.create(new, [], [created()])
+        claimed = await self.store.claim(new.response_id, "t")
         assert claimed is not None
         return claimed
 
-    async def numbers(self, record: Record) -> list[int]:
-        return [number for number, _ in await self.event_log.read(record.response_id, -1, 1000)]
+    async def numbers(self, claimed: Record) -> list[int]:
+        return [number for number, _ in await self.event_log.read(claimed.response_id, -1, 1000)]
 
 
 @asynccontextmanager
@@ -60,15 +52,15 @@ def event(number: int) -> PublicEvent:
 
 async def test_many_turns_at_once_keep_their_order(settings: Settings) -> None:
     async with bench(settings) as house:
-        records = [await house.claimed() for _ in range(30)]
+        claims = [await house.claimed() for _ in range(30)]
 
-        async def turn(record: Record) -> None:
+        async def turn(claimed: Record) -> None:
             for number in range(1, 21):
-                assert await house.publisher.append(Append(record, [event(number)])) is Appended.OK
+                assert await house.publisher.append(Append(claimed, [event(number)])) is Appended.OK
 
-        await asyncio.gather(*(turn(record) for record in records))
-        for record in records:
-            assert await house.numbers(record) == list(range(21))
+        await asyncio.gather(*(turn(claimed) for claimed in claims))
+        for claimed in claims:
+            assert await house.numbers(claimed) == list(range(21))
 
 
 async def test_the_fault_of_one_turn_holds_up_no_other(settings: Settings) -> None:
@@ -89,23 +81,23 @@ async def test_the_fault_of_one_turn_holds_up_no_other(settings: Settings) -> No
 async def test_an_outage_is_waited_out(own_redis: Callable[[], EmbeddedRedis], settings: Settings) -> None:
     server = own_redis()
     async with bench(settings.model_copy(update={"redis_url": server.url, "lease": 10.0})) as house:
-        record = await house.claimed()
+        claimed = await house.claimed()
         await asyncio.to_thread(server.stop)
-        appending = asyncio.create_task(house.publisher.append(Append(record, [event(1)])))
+        appending = asyncio.create_task(house.publisher.append(Append(claimed, [event(1)])))
         await asyncio.wait({appending}, timeout=0.3)
         assert not appending.done()
         await asyncio.to_thread(server.start)
         async with asyncio.timeout(10):
             assert await appending is Appended.OK
-        assert await house.numbers(record) == [0, 1]
+        assert await house.numbers(claimed) == [0, 1]
 
 
 async def test_an_outage_without_end_is_told(own_redis: Callable[[], EmbeddedRedis], settings: Settings) -> None:
     server = own_redis()
     short = settings.model_copy(update={"redis_url": server.url, "lease": 0.2, "redis_timeout": 0.2})
     async with bench(short) as house:
-        record = await house.claimed()
+        claimed = await house.claimed()
         await asyncio.to_thread(server.stop)
         async with asyncio.timeout(10):
             with pytest.raises(RedisError):
-                await house.publisher.append(Append(record, [event(1)]))
+                await house.publisher.append(Append(claimed, [event(1)]))

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
+from records import created, record
 from shared.errors import InvalidRequest
 from shared.event_log import Append, Appended, EventLog
 from shared.events import PublicEvent
@@ -46,23 +47,6 @@ def store(client: Redis, settings: Settings) -> ResponseStore:
 @pytest.fixture
 def event_log(client: Redis, settings: Settings) -> EventLog:
     return EventLog(client, settings)
-
-
-def record(response_id: str | None = None, *, parent: str | None = None, **options: object) -> Record:
-    background = bool(options.get("background"))
-    return Record(
-        response_id=response_id or new_response_id(shard_of(parent) if parent else None),
-        created_at=1_800_000_000,
-        status=Status.QUEUED if background else Status.IN_PROGRESS,
-        options={"model": "m", **options},
-        seed=7,
-        reasoning_context="all_turns",
-        parent=parent,
-    )
-
-
-def created(number: int = 0) -> PublicEvent:
-    return PublicEvent("response.created", number, {"response": {"id": "x"}})
 
 
 async def finished(

@@ -6,10 +6,10 @@ import pytest
 
 from api.hub import Hub
 from api.subscribe import Subscriptions
+from records import created, record
 from shared.errors import ApiError, NotFound
 from shared.event_log import Append, EventLog
 from shared.events import PublicEvent
-from shared.ids import new_response_id
 from shared.keys import Keys
 from shared.record import Ending, Record
 from shared.redis_client import connect
@@ -41,45 +41,38 @@ async def desk(settings: Settings) -> AsyncIterator[Desk]:
 
 async def ended(desk: Desk) -> Record:
     """Four events, 0 to 3, the last one terminal."""
-    record = Record(
-        response_id=new_response_id(),
-        created_at=1,
-        status=Status.IN_PROGRESS,
-        options={"model": "m"},
-        seed=1,
-        reasoning_context="all_turns",
-    )
-    await desk.store.create(record, [], [PublicEvent("response.created", 0, {"response": {}})])
-    claimed = await desk.store.claim(record.response_id, "t")
+    new = record()
+    await desk.store.create(new, [], [created()])
+    claimed = await desk.store.claim(new.response_id, "t")
     assert claimed is not None
-    assert await desk.expects_more(record, 0), "it runs"
+    assert await desk.expects_more(new, 0), "it runs"
     events = [PublicEvent("x.y", number, {}) for number in (1, 2)]
     last = PublicEvent("response.completed", 3, {"response": {}})
     await desk.event_log.append([Append(claimed, [*events, last], Ending(Status.COMPLETED))])
-    return record
+    return new
 
 
 async def test_an_end_that_the_reader_has_not_brought_yet_is_waited_for(desk: Desk) -> None:
-    record = await ended(desk)
+    response = await ended(desk)
     for last in (-1, 0, 1, 2):
-        assert await desk.expects_more(record, last)
+        assert await desk.expects_more(response, last)
 
 
 async def test_who_has_the_last_event_has_everything(desk: Desk) -> None:
-    record = await ended(desk)
+    response = await ended(desk)
     for last in (3, 4, 100):
-        assert not await desk.expects_more(record, last)
+        assert not await desk.expects_more(response, last)
 
 
 async def test_a_log_that_lost_its_end_is_told(desk: Desk) -> None:
-    record = await ended(desk)
-    await desk.client.delete(Keys().events(record.response_id))
+    response = await ended(desk)
+    await desk.client.delete(Keys().events(response.response_id))
     with pytest.raises(ApiError, match="no longer whole"):
-        await desk.expects_more(record, 1)
+        await desk.expects_more(response, 1)
 
 
 async def test_a_response_that_is_gone_is_told(desk: Desk) -> None:
-    record = await ended(desk)
-    await desk.client.delete(Keys().response(record.response_id))
+    response = await ended(desk)
+    await desk.client.delete(Keys().response(response.response_id))
     with pytest.raises(NotFound, match="deleted or has expired"):
-        await desk.expects_more(record, 1)
+        await desk.expects_more(response, 1)

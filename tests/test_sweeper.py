@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 from redis.asyncio import Redis
 
+from records import created, record
 from shared.event_log import Append, EventLog
 from shared.events import PublicEvent, public_event
-from shared.ids import new_response_id, shard_of
 from shared.json_codec import Wire
 from shared.keys import Keys
 from shared.queue import TurnQueue
@@ -35,21 +35,13 @@ class House:
 
     async def create(self, parent: str | None = None) -> Record:
         """A background response as the API leaves it when it dies before it enqueues."""
-        record = Record(
-            response_id=new_response_id(shard_of(parent) if parent else None),
-            created_at=1_800_000_000,
-            status=Status.QUEUED,
-            options={"model": "m", "background": True},
-            seed=7,
-            reasoning_context="all_turns",
-            parent=parent,
-        )
-        await self.store.create(record, [USER], [PublicEvent("response.created", 0, {"response": {}})])
-        return record
+        new = record(parent=parent, background=True)
+        await self.store.create(new, [USER], [created()])
+        return new
 
-    async def let_lease_run_out(self, record: Record) -> None:
-        key = Keys().live_of(record.response_id)
-        assert await self.client.zadd(key, {record.response_id: 1}, xx=True, ch=True) == 1
+    async def let_lease_run_out(self, lost: Record) -> None:
+        key = Keys().live_of(lost.response_id)
+        assert await self.client.zadd(key, {lost.response_id: 1}, xx=True, ch=True) == 1
 
 
 @pytest.fixture
@@ -65,24 +57,24 @@ async def house(settings: Settings) -> AsyncIterator[House]:
 
 
 async def test_a_response_whose_submitter_died_is_enqueued_once_its_lease_runs_out(house: House) -> None:
-    record = await house.create()
+    lost = await house.create()
     await house.sweeper.sweep()
     assert house.queue.waiting() == 0, "its submitter may be about to enqueue it"
-    await house.let_lease_run_out(record)
+    await house.let_lease_run_out(lost)
     await house.sweeper.sweep()
     await house.sweeper.sweep()
     assert house.queue.waiting() == 1
-    assert house.queue.is_waiting(record.response_id)
+    assert house.queue.is_waiting(lost.response_id)
 
 
 async def test_a_job_that_waits_in_a_long_queue_is_left_alone(house: House) -> None:
-    record = await house.create()
-    house.queue.enqueue(record.response_id)
+    lost = await house.create()
+    house.queue.enqueue(lost.response_id)
     for _ in range(3):
-        await house.let_lease_run_out(record)
+        await house.let_lease_run_out(lost)
         await house.sweeper.sweep()
     assert house.queue.waiting() == 1
-    loaded = await house.store.load(record.response_id)
+    loaded = await house.store.load(lost.response_id)
     assert loaded is not None
     assert loaded.status is Status.QUEUED
 
@@ -116,8 +108,8 @@ async def test_a_continuation_that_even_the_outbox_lost_is_found(house: House) -
 
 
 async def test_a_lost_turn_ends_as_failed_with_its_items_and_the_next_numbers(house: House) -> None:
-    record = await house.create()
-    claimed = await house.store.claim(record.response_id, "t")
+    lost = await house.create()
+    claimed = await house.store.claim(lost.response_id, "t")
     assert claimed is not None
     item: Wire = {"id": "rs_1", "type": "reasoning", "summary": [], "status": "in_progress"}
     place = {"item_id": "rs_1", "output_index": 0, "content_index": 0}
@@ -129,15 +121,15 @@ async def test_a_lost_turn_ends_as_failed_with_its_items_and_the_next_numbers(ho
     ]
     await house.event_log.append([Append(claimed, events)])
     await house.sweeper.sweep()
-    assert (await house.store.load(record.response_id) or record).status is Status.IN_PROGRESS, "its lease lives"
-    await house.let_lease_run_out(record)
+    assert (await house.store.load(lost.response_id) or lost).status is Status.IN_PROGRESS, "its lease lives"
+    await house.let_lease_run_out(lost)
     await house.sweeper.sweep()
-    ended = await house.store.load(record.response_id)
+    ended = await house.store.load(lost.response_id)
     assert ended is not None
     assert (ended.status, ended.failures, ended.fence) == (Status.FAILED, 1, 2)
     thought = [{"type": "reasoning_text", "text": "half a thou"}]
     assert list(ended.output) == [{**item, "content": thought, "status": "incomplete"}]
-    log = [public_event(*entry) for entry in await house.event_log.read(record.response_id, 4, 100)]
+    log = [public_event(*entry) for entry in await house.event_log.read(lost.response_id, 4, 100)]
     assert [event.sequence_number for event in log] == list(range(5, 5 + len(log)))
     assert [event.type for event in log] == [
         "response.reasoning_text.done",
@@ -146,26 +138,26 @@ async def test_a_lost_turn_ends_as_failed_with_its_items_and_the_next_numbers(ho
         "response.failed",
     ]
     assert log[-1].body["response"] == ended.response()
-    assert await house.client.zscore(Keys().live_of(record.response_id), record.response_id) is None
+    assert await house.client.zscore(Keys().live_of(lost.response_id), lost.response_id) is None
 
 
 async def test_a_log_that_can_not_be_read_ends_as_failed_and_stops_no_sweeper(house: House) -> None:
     broken, other = await house.create(), await house.create()
-    for record in (broken, other):
-        assert await house.store.claim(record.response_id, "t") is not None
-        await house.let_lease_run_out(record)
+    for lost in (broken, other):
+        assert await house.store.claim(lost.response_id, "t") is not None
+        await house.let_lease_run_out(lost)
     key = Keys().events(broken.response_id)
     await house.client.delete(key)
     await house.client.xadd(key, {"response.created": b"{"}, id="1-1")
     await house.sweeper.sweep()
-    for record in (broken, other):
-        assert (await house.store.load(record.response_id) or record).status is Status.FAILED
+    for lost in (broken, other):
+        assert (await house.store.load(lost.response_id) or lost).status is Status.FAILED
 
 
 async def test_what_is_gone_is_forgotten(house: House) -> None:
-    record = await house.create()
-    await house.client.delete(Keys().response(record.response_id))
-    await house.let_lease_run_out(record)
+    lost = await house.create()
+    await house.client.delete(Keys().response(lost.response_id))
+    await house.let_lease_run_out(lost)
     await house.sweeper.sweep()
-    assert await house.client.zscore(Keys().live_of(record.response_id), record.response_id) is None
+    assert await house.client.zscore(Keys().live_of(lost.response_id), lost.response_id) is None
     assert house.queue.waiting() == 0
