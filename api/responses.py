@@ -1,11 +1,14 @@
-"""`/v1/responses`: create, retrieve, follow."""
+"""`/v1/responses`: create, retrieve, follow, cancel."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from api.bodies import json_answer, read_json
+from api.departure import while_present
 from api.services import Services, ServicesDep
 from api.subscribe import EventStream
 from shared.errors import ApiError, InvalidRequest, NotFound
@@ -21,12 +24,16 @@ async def create(request: Request, services: ServicesDep) -> Response:
     """Submit a response; answer with its stream, with its end, or, in the background, at once."""
     wanted = parse_request(await read_json(request, services.settings.max_body_bytes))
     record = await services.submissions.submit(wanted)
+    left = partial(services.cancellations.client_left, record.response_id)
     if wanted.stream:
-        return EventStream(services.subscriptions.frames(record, -1))
+        return EventStream(services.subscriptions.frames(record, -1), None if wanted.background else left)
     if wanted.background:
         return json_answer(record.response())
     try:
-        response, status = await services.subscriptions.final(record)
+        response, status = await while_present(request.receive, services.subscriptions.final(record))
+    except ClientDisconnect:
+        await left()
+        raise
     except ApiError as error:  # the job is queued: a client that retried would generate it twice
         return json_answer(error.body(), error.status, {"x-should-retry": "false"})
     return json_answer(response) if status == 200 else _failed(response, status)
@@ -45,14 +52,26 @@ async def retrieve(
     starting_after: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
 ) -> Response:
     """The response as it stands, or, with `stream=true`, its events after the cursor, live until it ends."""
-    record = await services.store.load(response_id)
-    if record is None or not (record.store or record.background):
-        raise NotFound(f"Response with id '{response_id}' not found.")
+    record = await _known(response_id, services)
     if not stream:
         return json_answer(record.response())
     after = -1 if starting_after is None else starting_after
     await _ensure_followable(record, services)
     return EventStream(services.subscriptions.frames(record, after))
+
+
+@router.post("/{response_id}/cancel")
+async def cancel(response_id: str, services: ServicesDep) -> Response:
+    """End a background response; answers with it as it ended, now or before."""
+    record = await services.cancellations.cancel(await _known(response_id, services))
+    return json_answer(record.response())
+
+
+async def _known(response_id: str, services: Services) -> Record:
+    record = await services.store.load(response_id)
+    if record is None or not (record.store or record.background):
+        raise NotFound(f"Response with id '{response_id}' not found.")
+    return record
 
 
 async def _ensure_followable(record: Record, services: Services) -> None:

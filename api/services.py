@@ -8,6 +8,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from redis.asyncio import Redis
 
+from api.cancellations import Cancellations
 from api.hub import Hub
 from api.models import Models
 from api.submit import Submissions
@@ -18,6 +19,7 @@ from shared.queue import TurnQueue
 from shared.redis_client import connect
 from shared.settings import Settings
 from shared.store import ResponseStore
+from shared.takeover import Takeover
 from shared.tasks import running
 
 
@@ -33,6 +35,7 @@ class Services:
     presence: Presence
     submissions: Submissions
     subscriptions: Subscriptions
+    cancellations: Cancellations
 
 
 @asynccontextmanager
@@ -56,6 +59,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             presence=Presence(client, settings),
             submissions=Submissions(store, queue, models, settings),
             subscriptions=Subscriptions(hub, store, settings),
+            cancellations=Cancellations(Takeover(store, event_log)),
         )
 
 

@@ -3,13 +3,15 @@
 Law: every stream ends, with the terminal event or with a clear error, and then `[DONE]`. A frame leaves in one write.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from redis.exceptions import RedisError
+from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
+from api.departure import while_present
 from api.hub import Frame, Hub
 from shared.errors import ApiError, NotFound, Unavailable
 from shared.events import public_event
@@ -125,13 +127,22 @@ def _error_frame(error: ApiError | RedisError, last: int) -> bytes:
 
 
 class EventStream(StreamingResponse):
-    """Frames as they come. When the client leaves, the source is closed at once, not when it is collected."""
+    """Frames as they come. When the client leaves, the source is closed at once, and `left` called."""
+
+    def __init__(self, frames: AsyncGenerator[bytes, None], left: Callable[[], Awaitable[None]] | None = None) -> None:
+        super().__init__(frames, headers=HEADERS)
+        self._frames = frames
+        self._left = left
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Serve the stream."""
+        try:
+            await while_present(receive, self.stream_response(send))
+        except ClientDisconnect:
+            if self._left is not None:
+                await self._left()
 
     async def stream_response(self, send: Send) -> None:
         """Send until the source ends or the client leaves."""
         async with aclosing(self._frames):
             await super().stream_response(send)
-
-    def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
-        super().__init__(frames, headers=HEADERS)
-        self._frames = frames

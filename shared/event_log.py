@@ -12,14 +12,20 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from shared.events import ITEM_DONE, LogEntry, PublicEvent, entry_id, log_entry, sequence_number
+from shared.accumulator import Accumulator
+from shared.events import ITEM_DONE, LogEntry, PublicEvent, entry_id, log_entry, public_event, sequence_number
+from shared.fold import fold
 from shared.json_codec import encode
 from shared.keys import Keys
 from shared.record import Ending, Record
 from shared.redis_client import Script, command, run_scripts
+from shared.response import terminal_type
 from shared.settings import Settings
 
 _APPEND = Script("append")
+
+#: Entries that are folded in one go: a long log must not keep the event loop for long.
+_FOLDED_AT_ONCE = 500
 
 
 class Appended(Enum):
@@ -45,6 +51,13 @@ class Append:
     record: Record
     events: list[PublicEvent]
     ending: Ending | None = None
+
+
+def last_append(record: Record, accumulator: Accumulator, events: list[PublicEvent], ending: Ending) -> Append:
+    """What ends a response: `events` close what was open, the terminal event follows them."""
+    ended = record.ended(ending, accumulator.output)
+    terminal = accumulator.number(terminal_type(ending.status), {"response": ended.response()})
+    return Append(record, [*events, terminal], ending)
 
 
 class EventLog:
@@ -114,6 +127,16 @@ class EventLog:
         key = self._keys.events(response_id)
         found = await command(self._client, "XRANGE", key, f"({entry_id(after)}", "+", "COUNT", count)
         return [read_entry(entry) for entry in found]
+
+    async def folded(self, response_id: str) -> Accumulator:
+        """The whole log, folded. Raises `ValueError` where it can't be read."""
+        accumulator, after = Accumulator(), -1
+        while True:
+            entries = await self.read(response_id, after, _FOLDED_AT_ONCE)
+            fold((public_event(number, entry) for number, entry in entries), accumulator)
+            if len(entries) < _FOLDED_AT_ONCE:
+                return accumulator
+            after = entries[-1][0]
 
     async def exists(self, response_id: str) -> bool:
         """Whether the log is still there."""

@@ -48,6 +48,11 @@ class Keys:
         """Stream: what must happen in other slots after a commit in this one."""
         return f"{self.prefix}{{s{shard:02d}}}:outbox"
 
+    @property
+    def cancels(self) -> str:
+        """Channel: ids of responses that were cancelled, for the workers that may be generating them."""
+        return f"{self.prefix}cancels"
+
     def item(self, item_id: str) -> str:
         """String: the id of the response that holds the item (for `item_reference`)."""
         return f"{self.prefix}item:{item_id}"

@@ -49,7 +49,10 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One response. `options` is the request without its input; items are wire dicts, losslessly."""
+    """One response. `options` is the request without its input; items are wire dicts, losslessly.
+
+    `cancelled` says that somebody asked for its cancel, at whatever `status` it is: it can only end as cancelled.
+    """
 
     response_id: str
     created_at: int
@@ -61,6 +64,7 @@ class Record:
     fence: int = 0
     failures: int = 0
     sequence: int = 0
+    cancelled: bool = False
     ending: Ending | None = None
     output: Sequence[Wire] = field(default=())
 
@@ -133,6 +137,7 @@ class Record:
             fence=int(fields[b"fence"]),
             failures=int(fields[b"failures"]),
             sequence=int(fields[b"sequence"]),
+            cancelled=b"cancelled" in fields,
             ending=Ending(status=status, **decode(ending)) if ending else None,
             output=tuple(output),
         )
@@ -149,5 +154,6 @@ HEAD = (
     "fence",
     "failures",
     "sequence",
+    "cancelled",
     "ending",
 )

@@ -37,6 +37,14 @@ _SUBMIT_LEASE_MS = 5_000
 _WAITING_LEASE_MS = 30_000
 
 
+class Claim(Enum):
+    """Whose place is taken."""
+
+    NEW = "new"  # nobody's: never claimed before
+    LOST = "lost"  # that of a writer whose lease has run out
+    CANCEL = "cancel"  # that of whoever holds it, unless another cancel is under way
+
+
 class Creation(Enum):
     """What became of a creation."""
 
@@ -110,13 +118,14 @@ class ResponseStore:
         items = [*record.output, *await self.input_items(record.response_id)]
         return next((item for item in items if item.get("id") == item_id), None)
 
-    async def claim(self, response_id: str, token: str, *, lost: bool = False) -> Record | None:
+    async def claim(self, response_id: str, token: str, claim: Claim = Claim.NEW) -> Record | None:
         """Become the one writer of a response, under a lease; None where somebody else is, or where it has ended.
 
-        `lost` claims a turn whose lease ran out. The same `token` claims once, however often it is sent.
+        The same `token` claims once, however often it is sent. A cancel is told to workers at once.
         """
         keys = [self._keys.response(response_id), self._keys.live_of(response_id)]
-        fence = await _CLAIM(self._client, keys, [response_id, self._lease_ms, token, "lost" if lost else "new"])
+        arguments = [response_id, self._lease_ms, token, claim.value, self._keys.cancels]
+        fence = await _CLAIM(self._client, keys, arguments)
         record = await self.load(response_id) if fence else None
         # The fence that this claim was given: a later claim may have raised it since, and is the writer then.
         return replace(record, fence=int(fence)) if record else None

@@ -44,7 +44,7 @@ def _not_silently(task: "asyncio.Task[None]") -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def stop(task: "asyncio.Task[None]") -> None:
+async def stop(task: "asyncio.Task[Any]") -> None:
     """Cancel, and again until it ends: Python 3.11's `wait_for`, inside redis-py's sends, can swallow one."""
     while not task.done():
         task.cancel()

@@ -26,7 +26,9 @@ MAY_IMPORT = {
 DOORS = {
     "redis": {
         *("shared.redis_client", "shared.store", "shared.event_log", "shared.presence", "shared.queue"),
+        "shared.takeover",
         *("api.hub", "api.services", "api.submit", "api.subscribe", "api.operations", "api.error_handlers"),
+        "api.cancellations",
         *("workers.*", "cli.embedded_redis", "cli.preflight"),
     },
     "rq": {"shared.queue", "workers.pool", "workers.executions", "workers.jobs", "workers.slots"},

@@ -71,7 +71,7 @@ def test_a_paused_worker_that_wakes_up_writes_nothing_more(own_stack: Stack) -> 
     until(lambda: response(own_stack, response_id)["status"] == "failed")
     ended = response(own_stack, response_id)
     own_stack.worker.send_signal(signal.SIGCONT)
-    until(lambda: "another writer has it" in own_stack.log())
+    until(lambda: "no longer ours, stopped" in own_stack.log())
     assert response(own_stack, response_id) == ended
     assert own_stack.openai.responses.create(model=MODEL, input="Hello").status == "completed"
     assert second.poll() is None

@@ -17,7 +17,7 @@ from shared.record import Ending, Record
 from shared.redis_client import connect
 from shared.response import Status
 from shared.settings import Settings
-from shared.store import Creation, ResponseStore, parent_not_found
+from shared.store import Claim, Creation, ResponseStore, parent_not_found
 
 USER: Wire = {"role": "user", "content": "Grüße 北 \u2028"}
 REASONING: Wire = {
@@ -111,16 +111,16 @@ async def test_a_claim_for_a_lost_turn_needs_a_lease_that_ran_out(client: Redis,
     store = ResponseStore(client, settings.model_copy(update={"lease": 0.3}))
     new = record(background=True)
     await store.create(new, [USER], [created()])
-    assert await store.claim(new.response_id, "lost-0", lost=True) is None, "never claimed: nobody lost it"
+    assert await store.claim(new.response_id, "lost-0", Claim.LOST) is None, "never claimed: nobody lost it"
     first = await store.claim(new.response_id, "a")
     assert first is not None
-    assert await store.claim(new.response_id, "lost-1", lost=True) is None, "its lease lives"
+    assert await store.claim(new.response_id, "lost-1", Claim.LOST) is None, "its lease lives"
     shard = shard_of(new.response_id)
     assert shard is not None
     async with asyncio.timeout(5):
         while await store.expired([shard]) != [new.response_id]:
             await asyncio.sleep(0.01)
-    taken = await store.claim(new.response_id, "lost-2", lost=True)
+    taken = await store.claim(new.response_id, "lost-2", Claim.LOST)
     assert taken is not None
     assert (taken.fence, taken.failures) == (2, 1)
     assert await store.renew({new.response_id: 1}) == {new.response_id}, "the old fence is lost"
@@ -138,7 +138,7 @@ async def test_a_claim_that_is_overtaken_before_it_is_read_back_is_not_the_write
     async def paused(response_id: str) -> Record | None:
         monkeypatch.undo()
         await client.zadd(f"rejoinder:{{s{shard_of(response_id):02d}}}:live", {response_id: 1})
-        assert await other.claim(response_id, "later", lost=True) is not None
+        assert await other.claim(response_id, "later", Claim.LOST) is not None
         return await slow.load(response_id)
 
     monkeypatch.setattr(slow, "load", paused)
@@ -187,7 +187,7 @@ async def test_the_end_comes_with_its_items_in_one_step_and_is_final(store: Resp
     late = PublicEvent("response.failed", loaded.sequence, {"response": {}})
     assert await event_log.append([Append(claimed, [late], Ending(Status.FAILED))]) == [Appended.TERMINAL]
     assert await store.claim(new.response_id, "late") is None
-    assert await store.claim(new.response_id, "late", lost=True) is None
+    assert await store.claim(new.response_id, "late", Claim.LOST) is None
     assert (await store.load(new.response_id)) == loaded
 
 

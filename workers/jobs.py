@@ -12,6 +12,7 @@ from shared.redis_client import connect as connect_redis
 from shared.settings import Settings
 from shared.store import ResponseStore
 from shared.tasks import running
+from workers.cancels import Cancels
 from workers.leases import Leases
 from workers.outbox import Outbox
 from workers.publisher import Publisher
@@ -50,8 +51,8 @@ async def connect(settings: Settings) -> AsyncIterator[TurnContext]:
         stack.callback(queue.close)
         stack.push_async_callback(vllm.aclose)
         stack.push_async_callback(presence.leave)
-        sweeper = Sweeper(context, queue)
-        await stack.enter_async_context(running(context.publisher.run, context.leases.run, sweeper.run))
+        sweeper, cancels = Sweeper(context, queue), Cancels(context.leases, settings)
+        await stack.enter_async_context(running(context.publisher.run, context.leases.run, cancels.run, sweeper.run))
         _run = partial(_run_turn, context)
         try:
             yield context

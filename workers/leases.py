@@ -49,7 +49,8 @@ class Leases:
         except asyncio.CancelledError:
             if not held.lost:
                 raise
-            task.uncancel()
+            while task.uncancel():
+                pass
             raise LeaseLost from None
         finally:
             if self._held.get(record.response_id) is held:
@@ -72,6 +73,15 @@ class Leases:
         fences = {response_id: held.fence for response_id, held in self._held.items()}
         for response_id in await self._store.renew(fences) if fences else ():
             held = self._held.get(response_id)
-            if held is not None and held.fence == fences[response_id] and not held.lost:
-                held.lost = True
-                held.task.cancel()
+            if held is not None and held.fence == fences[response_id]:
+                _stop(held)
+
+    def revoke(self, response_id: str) -> None:
+        """Somebody else ends this response: its turn stops now, if it runs here."""
+        if (held := self._held.get(response_id)) is not None:
+            _stop(held)
+
+
+def _stop(held: Lease) -> None:
+    held.lost = True  # asked again at each renewal: a cancellation can be swallowed on its way
+    held.task.cancel()

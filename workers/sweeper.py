@@ -2,7 +2,7 @@
 
 * never claimed: its submitter died between creating and enqueueing, or its job got lost; enqueue it (a job that still
   waits is left alone, however long the queue);
-* claimed: its worker died or was cut off; take it over, fold the event log back, and end it as failed with what it had.
+* claimed: its worker died or was cut off, or who cancelled it was: end it with what it had (`shared/takeover`).
 
 After an outage of Redis nobody is swept for one lease: the living must get a chance to renew first.
 """
@@ -10,24 +10,16 @@ After an outage of Redis nobody is swept for one lease: the living must get a ch
 import asyncio
 import logging
 import random
-import secrets
-from collections.abc import AsyncIterator
 
 from redis.exceptions import RedisError
 
-from shared.accumulator import Accumulator
-from shared.errors import UpstreamError
-from shared.events import PublicEvent, public_event
-from shared.fold import fold
 from shared.ids import SHARDS
 from shared.queue import TurnQueue
 from shared.record import Record
-from workers.leases import LeaseLost
-from workers.turn import Turn, TurnContext
+from shared.takeover import Takeover
+from workers.turn import TurnContext
 
 _log = logging.getLogger(__name__)
-
-_READ_COUNT = 1000
 
 
 class Sweeper:
@@ -35,6 +27,7 @@ class Sweeper:
 
     def __init__(self, context: TurnContext, queue: TurnQueue) -> None:
         self._context = context
+        self._takeover = Takeover(context.store, context.event_log)
         self._queue = queue
 
     async def run(self) -> None:
@@ -66,7 +59,8 @@ class Sweeper:
         if record is None or record.status.terminal:
             await store.forget_live(response_id)
         elif record.fence > 0:
-            await self._end_lost(response_id)
+            if await self._takeover.end_lost(response_id):
+                _log.warning("%s: its worker is gone, ended it", response_id)
         else:
             await self._requeue(record)
 
@@ -77,28 +71,3 @@ class Sweeper:
             _log.warning("%s: had no job, enqueued again", record.response_id)
             await asyncio.to_thread(self._queue.enqueue, record.response_id)
         await self._context.store.extend_unclaimed(record.response_id)
-
-    async def _end_lost(self, response_id: str) -> None:
-        record = await self._context.store.claim(response_id, secrets.token_hex(8), lost=True)
-        if record is None:
-            return
-        _log.warning("%s: its worker is gone, ending it", response_id)
-        try:
-            accumulator = fold([event async for event in self._log_of(record)])
-        except ValueError:
-            accumulator = Accumulator(record.sequence)  # a log that can't be read: end it with nothing, but end it
-        failure = UpstreamError("The worker that generated this response died.", status=500)
-        try:
-            await Turn(record, accumulator, self._context).end([], failure)
-        except LeaseLost:
-            _log.info("%s: another writer ended it", response_id)
-
-    async def _log_of(self, record: Record) -> AsyncIterator[PublicEvent]:
-        after = -1
-        while True:
-            entries = await self._context.event_log.read(record.response_id, after, _READ_COUNT)
-            for number, entry in entries:
-                yield public_event(number, entry)
-            if len(entries) < _READ_COUNT:
-                return
-            after = entries[-1][0]

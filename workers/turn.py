@@ -15,13 +15,13 @@ from redis.exceptions import RedisError
 
 from shared.accumulator import Accumulator
 from shared.errors import ApiError, UpstreamError
-from shared.event_log import Append, Appended, EventLog
+from shared.event_log import Append, Appended, EventLog, last_append
 from shared.events import IN_PROGRESS, PublicEvent
 from shared.history import item_history
 from shared.json_codec import Wire
 from shared.record import Ending, Record
 from shared.replay import ReplayPolicy, upstream_body
-from shared.response import Status, terminal_type
+from shared.response import Status
 from shared.settings import Settings
 from shared.store import ResponseStore
 from workers.leases import Lease, LeaseLost, Leases
@@ -61,7 +61,7 @@ async def run_turn(response_id: str, claim_token: str, context: TurnContext) -> 
         with context.leases.held(record) as lease:
             await Turn(record, Accumulator(record.sequence), context).run(lease)
     except LeaseLost:
-        _log.warning("%s: another writer has it, this one stops", response_id)
+        _log.info("%s: no longer ours, stopped", response_id)
 
 
 class Turn:
@@ -99,14 +99,15 @@ class Turn:
     async def _generate(self) -> list[PublicEvent]:
         """Stream, publishing as it comes; gives the events that go out together with the terminal one."""
         accumulator = self._accumulator
-        await self._publish([accumulator.number(IN_PROGRESS, {"response": self._record.response()})])
+        started = accumulator.number(IN_PROGRESS, {"response": self._record.response()})
+        await self._append(Append(self._record, [started]))
         async with self._context.vllm.stream(await self._upstream_body()) as reads:
             async for upstream in reads:
                 events = accumulator.feed(upstream)
                 if accumulator.ending is not None:
                     return events
                 if events:
-                    await self._publish(events)
+                    await self._append(Append(self._record, events))
         raise UpstreamError("The model server closed the stream before the response had ended.", status=502)
 
     async def _upstream_body(self) -> Wire:
@@ -124,14 +125,11 @@ class Turn:
             events = [*events, *accumulator.fail()]
         elif failure is None and accumulator.ending.status not in _ENDINGS:
             failure = reported_failure(accumulator.ending.error)
-        ending = self._ending(failure)
-        record = self._record.ended(ending, accumulator.output)
-        terminal = accumulator.number(terminal_type(ending.status), {"response": record.response()})
-        await self._publish([*events, terminal], ending)
+        await self._append(last_append(self._record, accumulator, events, self._ending(failure)))
         if failure is not None:
-            _log.warning("%s: failed, %d: %s", record.response_id, failure.status, failure.message)
+            _log.warning("%s: failed, %d: %s", self._record.response_id, failure.status, failure.message)
         if accumulator.skipped:
-            _log.info("%s: upstream events skipped: %s", record.response_id, dict(accumulator.skipped))
+            _log.info("%s: upstream events skipped: %s", self._record.response_id, dict(accumulator.skipped))
 
     def _ending(self, failure: ApiError | None) -> Ending:
         upstream = self._accumulator.ending
@@ -149,9 +147,9 @@ class Turn:
             extras=upstream.extras,
         )
 
-    async def _publish(self, events: list[PublicEvent], ending: Ending | None = None) -> None:
-        """Append, as the response's one writer. Raises `LeaseLost` when that is somebody else."""
-        answer = await self._context.publisher.append(Append(self._record, events, ending))
+    async def _append(self, append: Append) -> None:
+        """Publish, as the response's one writer. Raises `LeaseLost` when that is somebody else."""
+        answer = await self._context.publisher.append(append)
         if not answer.stored:
             raise LeaseLost
         if answer is Appended.OUTBOX:
