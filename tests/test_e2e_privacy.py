@@ -1,25 +1,31 @@
 """What a user wrote, a model thought or an upstream said stands in no log, RQ key, error body or process title.
 
 One story goes through real processes with a canary in every place that can hold content: it succeeds, fails in every
-way that a test can bring about, is refused, breaks inside the house, and outlives its worker. Then the traces are
-searched. Names that a client gave may stand in an error body, as they are no content: ids (of a parent, of an
-item), and a key of `metadata` or `logit_bias` that is a plain word.
+way that a test can bring about, is refused, is cancelled, breaks inside the house, and outlives its worker. Then the
+traces are searched: `pytest tests/test_e2e_privacy.py -s` prints how many, and how large. Names that a client gave may
+stand in an error body, as they are no content: ids (of a parent, of an item), and a key of `metadata` or `logit_bias`
+that is a plain word.
 """
 
+import base64
 import re
 import socket
-from collections.abc import Callable
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
 from shared.json_codec import Wire, decode
 from shared.parameters import Parameters
+from shared.queue import JOB
 from stack import MODEL, Stack, until
 
 CANARY = "zyxcanary"
@@ -63,6 +69,9 @@ BODY: Wire = {
     "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
     CANARY: CANARY,
 }
+
+#: A question whose answer is a call, with the canary in its arguments.
+CALL: Wire = BODY | {"tool_choice": "required", "input": f"What is the weather in {CANARY}?"}
 
 MODES: list[Wire] = [{}, {"stream": True}, {"background": True}]
 
@@ -116,6 +125,18 @@ BAD: list[Any] = [
     *({**BODY, name: {f"{CANARY}!": CANARY}} for name in Parameters.model_fields),
 ]
 
+#: Where the canary must have stood for the story to prove anything.
+CONTENT = {
+    *("answered reasoning_text.text", "answered output_text.text", "answered function_call.arguments"),
+    *("answered .instructions", "answered metadata.note", "answered function.description"),
+    *("sent reasoning_text.text", "sent output_text.text", "sent input_text.text", "sent function_call.arguments"),
+    *("sent function_call_output.output", "sent custom_tool_call.input", "sent body.instructions"),
+    *("stored reasoning.encrypted_content", "stored summary_text.text", "stored reasoning_text.text"),
+    *("stored input.content", "stored function_call.arguments", "stored metadata.note", "stored options.instructions"),
+}
+
+LEFT = "cancelled, its client left"
+
 NOT_HTTP = [
     f"{CANARY} {CANARY}\r\n\r\n",
     f"GET /v1/responses HTTP/1.1\r\n{CANARY}\r\n\r\n",
@@ -126,13 +147,69 @@ NOT_HTTP = [
 
 @dataclass
 class Traces:
-    """What the story left behind. `seen` are answers that hold the canary rightly: they prove that it was there."""
+    """What the story left behind. `held` counts where the canary stood rightly: it proves that it was there."""
 
-    log: str = ""
+    log: list[str] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
     rq: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    seen: list[str] = field(default_factory=list)
+    held: Counter[str] = field(default_factory=Counter)
+
+    def places(self) -> dict[str, list[str]]:
+        """Where the canary may not be."""
+        return {
+            "log lines": self.log,
+            "keys of RQ, with their values": self.rq,
+            "error bodies": self.errors,
+            "titles of processes and threads": self.titles,
+        }
+
+    def table(self) -> str:
+        """What was searched, and what was found."""
+        rows = [
+            f"| {place} | {len(texts):,} | {sum(len(text.encode()) for text in texts):,} | {len(hits(texts))} |"
+            for place, texts in self.places().items()
+        ]
+        head = ["", "| place | number | bytes | hits |", "|---|---|---|---|"]
+        where = f"The canary stood {self.held.total():,} times in {len(self.held)} places where it may stand."
+        return "\n".join([*head, *rows, "", where])
+
+
+def hits(texts: list[str]) -> list[str]:
+    return [text for text in texts if CANARY in text.lower()]
+
+
+def holding(value: Any, at: str = "") -> Iterator[str]:
+    """Where the canary stands in a wire value: an object's type, or the key that it is under, and the key in it."""
+    if isinstance(value, dict):
+        kind = str(value.get("type", at.rpartition(".")[2]))
+        for key, part in value.items():
+            yield from holding(part, f"{kind}.{key}")
+    elif isinstance(value, list):
+        for part in value:
+            yield from holding(part, at)
+    elif isinstance(value, str) and CANARY in value:
+        yield at
+
+
+def unpacked(value: Any) -> Iterator[bytes]:
+    """All that RQ wrote: as it stands, and, where it is compressed, what it says."""
+    if isinstance(value, bytes):
+        yield value
+        for packed in (value, _decoded(value)):
+            with suppress(zlib.error):
+                yield zlib.decompress(packed)
+    elif isinstance(value, dict):
+        yield from unpacked([*value.keys(), *value.values()])
+    elif isinstance(value, (list, tuple, set)):
+        for part in value:
+            yield from unpacked(part)
+
+
+def _decoded(value: bytes) -> bytes:
+    with suppress(ValueError):
+        return base64.b64decode(value, validate=True)
+    return b""
 
 
 class Story:
@@ -173,7 +250,25 @@ class Story:
     def _told(self, response: Wire) -> None:
         if response["error"] is not None:
             self.traces.errors.append(str(response["error"]))
-        self.traces.seen.append(str(response))
+        self.hold("answered", response)
+
+    def hold(self, where: str, value: Any, at: str = "") -> None:
+        """Count where the canary stands rightly."""
+        self.traces.held.update(f"{where} {place}" for place in holding(value, at))
+
+    def begin(self, body: Wire, **faults: Any) -> str:
+        """A response in the background that takes its time, once it runs. Its id."""
+        self.stack.faults(next=1, **faults)
+        response_id: str = self.stack.http.post("/v1/responses", json=body | {"background": True}).json()["id"]
+        until(lambda: self.redis.xlen(self.record_key(response_id).replace(":response:", ":events:")) > 2)
+        return response_id
+
+    def cancel(self, response_id: str) -> int:
+        """Ask for it. The answer's status."""
+        answer = self.stack.http.post(f"/v1/responses/{response_id}/cancel")
+        if answer.status_code >= 400:
+            self.traces.errors.append(answer.text)
+        return answer.status_code
 
     def look(self) -> None:
         """RQ's keys and the processes' titles, as they are now."""
@@ -182,11 +277,11 @@ class Story:
                 pipe.dump(key)
                 pipe.type(key)
                 dumped, kind = pipe.execute()
-            self.traces.rq.append(f"{key!r} {dumped!r} {self._value(key, kind)!r}")
+            self.traces.rq.append(f"{key!r} {dumped!r} {list(unpacked(self._value(key, kind)))!r}")
         self.traces.titles += _titles(self.stack)
 
     def _value(self, key: bytes, kind: bytes) -> object:
-        """A dump may be compressed, so the value too."""
+        """A dump may be compressed by Redis, so the value too."""
         readers: dict[bytes, Callable[[], object]] = {
             b"string": lambda: self.redis.get(key),
             b"list": lambda: self.redis.lrange(key, 0, -1),
@@ -221,8 +316,7 @@ def _titles(stack: Stack) -> list[str]:
 def _answers(story: Story, crowd: ThreadPoolExecutor) -> None:
     for _ in crowd.map(story.send, [BODY | mode for mode in MODES]):
         story.look()
-    forced = {"tool_choice": "required", "input": f"What is the weather in {CANARY}?"}
-    parent = story.send(BODY | forced | {"store": True})
+    parent = story.send(CALL | {"store": True})
     story.send({**BODY, "input": f"And {CANARY}?", "previous_response_id": parent, "background": True})
     story.send(BODY | {"max_output_tokens": 5, "store": False})
     with story.stack.http.stream("POST", "/v1/responses", json=BODY | {"stream": True}) as left:
@@ -248,6 +342,52 @@ def _faults(story: Story, crowd: ThreadPoolExecutor) -> None:
         list(crowd.map(story.send, [BODY | mode for mode in MODES]))
         story.stack.forget()
         story.look()
+
+
+def _cancels(story: Story) -> None:
+    """Queued, running in every place of an answer, twice, ended, in the foreground, unknown; and clients that leave."""
+    stack = story.stack
+    slow = [
+        (BODY, {"before_headers_seconds": 60}),
+        (BODY, {"stall_after": 5}),
+        (BODY, {"tokens_per_second": 20}),
+        (CALL, {"tokens_per_second": 20}),
+    ]
+    for body, faults in slow:
+        running = story.begin(body, **faults)
+        story.look()
+        assert [story.cancel(running), story.cancel(running)] == [200, 200]
+        story.ended(running)
+    assert story.cancel(story.send(BODY | {"background": True})) == 200
+    foreground = story.send(BODY)
+    assert [story.cancel(foreground), story.cancel(f"resp_{'0' * 48}")] == [400, 404]
+    stack.http.post(f"/v1/responses/resp_{CANARY}/cancel")  # its answer names the id
+
+    stack.worker.terminate()
+    stack.worker.wait()
+    queued = stack.http.post("/v1/responses", json=BODY | {"background": True}).json()["id"]
+    assert story.cancel(queued) == 200
+    story.look()
+    stack.worker = stack.start_worker()
+
+    left_before = stack.log().count(LEFT)
+    stack.faults(next=2, tokens_per_second=20)
+    with stack.http.stream("POST", "/v1/responses", json=BODY | {"stream": True}) as left:
+        next(left.iter_raw())
+    with suppress(httpx.ReadTimeout):
+        stack.http.post("/v1/responses", json=BODY, timeout=0.5)
+    until(lambda: stack.log().count(LEFT) == left_before + 2)
+    story.look()
+    stack.forget()
+
+
+def _held(story: Story) -> None:
+    """Where the canary stands in what vLLM was sent and in what is stored."""
+    story.hold("sent", story.stack.upstream())
+    for key in story.redis.scan_iter("rejoinder:*:response:*", count=1000):
+        for name, value in story.redis.hgetall(key).items():
+            with suppress(ValueError):
+                story.hold("stored", decode(value), name.decode().partition(":")[0])
 
 
 def _faults_of_ours(story: Story) -> None:
@@ -292,17 +432,19 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
         _answers(story, crowd)
         _refusals(story, crowd)
         _faults(story, crowd)
+        _cancels(story)
         _faults_of_ours(story)
         _a_worker_dies(story)
-        story.traces.seen.append(str(stack.upstream()))
+        _held(story)
         of_redis = (stack.redis.folder / "log").read_text()
     # After the end: what a process says when it leaves has been said.
-    story.traces.log = stack.log() + of_redis
+    story.traces.log = [*stack.log().splitlines(), *of_redis.splitlines()]
+    print(story.traces.table())
     return story.traces
 
 
 def test_the_story_held_the_canary_and_every_kind_of_failure(traces: Traces) -> None:
-    assert sum(CANARY in seen for seen in traces.seen) > 20
+    assert set(traces.held) >= CONTENT
     told = " ".join(traces.errors)
     for words in (
         "could not parse",
@@ -320,26 +462,35 @@ def test_the_story_held_the_canary_and_every_kind_of_failure(traces: Traces) -> 
         "The server had an error while processing the turn",
         "The server had an error.",
         "worker that generated this response died",
+        "Only a response created with `background: true` can be cancelled",
     ):
         assert words in told, words
-    for words in ("turn broke", "broke: ValueError", "its worker is gone", "Invalid HTTP request"):
-        assert words in traces.log, words
-    assert any("resp_" in key for key in traces.rq)
+    log = "\n".join(traces.log)
+    for words in (
+        "turn broke",
+        "broke: ValueError",
+        "its worker is gone",
+        "Invalid HTTP request",
+        "no longer ours",
+        LEFT,
+    ):
+        assert words in log, words
+    assert any(JOB in key for key in traces.rq), "the call in a job, which RQ compresses"
 
 
 def test_no_process_logs_content(traces: Traces) -> None:
-    assert [line for line in traces.log.splitlines() if CANARY in line.lower()] == []
-    assert "Traceback" not in traces.log
+    assert hits(traces.log) == []
+    assert [line for line in traces.log if "Traceback" in line] == []
 
 
 def test_no_key_of_rq_holds_content(traces: Traces) -> None:
-    assert [key for key in traces.rq if CANARY in key] == []
+    assert hits(traces.rq) == []
 
 
 def test_no_error_holds_content(traces: Traces) -> None:
-    assert [error for error in traces.errors if CANARY in error.lower()] == []
+    assert hits(traces.errors) == []
 
 
 def test_no_process_title_holds_content(traces: Traces) -> None:
     assert traces.titles or not Path("/proc/self").exists()
-    assert [title for title in traces.titles if CANARY in title.lower()] == []
+    assert hits(traces.titles) == []
