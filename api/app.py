@@ -36,7 +36,14 @@ def create_app(settings: Settings) -> FastAPI:
             app.state.services = services
             yield
 
-    app = FastAPI(title="Rejoinder", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Rejoinder",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,  # a redirect would name the host that the client sent, and http behind a proxy
+    )
     app.include_router(responses.router)
     app.include_router(operations.router)
     add_error_handlers(app)

@@ -1,4 +1,7 @@
-"""Every error leaves as OpenAI's error body. No handler echoes or logs what a request held."""
+"""Every error leaves as OpenAI's error body. No handler echoes or logs what a request held.
+
+Not even its method and path: whoever sends a request knows them, and they may hold anything.
+"""
 
 import logging
 
@@ -10,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.bodies import json_answer
+from shared.checks import wrong_value
 from shared.errors import ApiError, InvalidRequest, NotFound, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -23,10 +27,9 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _framework_error)
 
 
-def error_answer(error: ApiError) -> Response:
-    """The HTTP answer of an error."""
-    headers = {"retry-after": "1"} if error.status in {429, 503} else None
-    return json_answer(error.body(), error.status, headers)
+def error_answer(error: ApiError, headers: dict[str, str] | None = None) -> Response:
+    """The HTTP answer of an error, with `headers` beside its own."""
+    return json_answer(error.body(), error.status, error.headers() | (headers or {}))
 
 
 def _api_error(_: Request, error: Exception) -> Response:
@@ -40,15 +43,21 @@ def _redis_error(_: Request, error: Exception) -> Response:
 
 def _bad_parameter(_: Request, error: Exception) -> Response:
     """A path or query parameter of the wrong type; bodies are read by our own code."""
-    found = error.errors()[0] if isinstance(error, RequestValidationError) else {}
-    name = str(found.get("loc", ("", ""))[-1])
-    return error_answer(InvalidRequest(f"Invalid value for '{name}'.", param=name, code="invalid_value"))
+    found = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": ("",), "msg": ""}
+    # Pydantic's words for what our routes ask of a parameter; the value stands after a comma, if at all.
+    rule = str(found["msg"]).partition(",")[0].removeprefix("Input ")
+    return error_answer(wrong_value(str(found["loc"][-1]), rule))
 
 
-def _framework_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    if status == 404:
-        return error_answer(NotFound(f"Unknown request URL: {request.method} {request.url.path}.", code="unknown_url"))
-    if status == 405:
-        return error_answer(InvalidRequest(f"Method {request.method} is not allowed here.", status=405))
-    return error_answer(InvalidRequest("The request could not be read.", status=status))
+def _framework_error(_: Request, error: Exception) -> Response:
+    status, headers = 500, None
+    if isinstance(error, HTTPException):
+        status, headers = error.status_code, {name.lower(): value for name, value in (error.headers or {}).items()}
+    match status:
+        case 404:
+            refusal: ApiError = NotFound("There is nothing at this URL: the API lies under /v1.", code="unknown_url")
+        case 405:
+            refusal = InvalidRequest("This URL does not take this method.", code="method_not_allowed", status=405)
+        case _:
+            refusal = InvalidRequest("The request could not be read.", status=status)
+    return error_answer(refusal, headers)

@@ -18,17 +18,24 @@ async def list_models(services: ServicesDep) -> Response:
     """The upstream's models."""
     models = await services.models.listed()
     if models is None:
-        raise Unavailable("The model server can't be reached right now, so its models are not known.")
+        raise _unlisted()
     return json_answer({"object": "list", "data": models})
 
 
 @router.get("/v1/models/{model:path}")
 async def retrieve_model(model: str, services: ServicesDep) -> Response:
     """One model."""
-    for known in await services.models.listed() or ():
+    models = await services.models.listed()
+    if models is None:
+        raise _unlisted()
+    for known in models:
         if known["id"] == model:
             return json_answer(known)
     raise NotFound("The model does not exist or is not served here.", param="model", code="model_not_found")
+
+
+def _unlisted() -> Unavailable:
+    return Unavailable("The model server can't be reached right now, so its models are not known.")
 
 
 @router.get("/health")

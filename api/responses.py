@@ -11,8 +11,8 @@ from api.bodies import json_answer, read_json
 from api.departure import while_present
 from api.services import Services, ServicesDep
 from api.subscribe import EventStream
-from shared.errors import ApiError, InvalidRequest, NotFound
-from shared.json_codec import Wire
+from shared.errors import InvalidRequest, NotFound
+from shared.ids import shard_of
 from shared.record import Record
 from shared.request import parse_request
 
@@ -30,18 +30,10 @@ async def create(request: Request, services: ServicesDep) -> Response:
     if wanted.background:
         return json_answer(record.response())
     try:
-        response, status = await while_present(request.receive, services.subscriptions.final(record))
+        return json_answer(await while_present(request.receive, services.subscriptions.final(record)))
     except ClientDisconnect:
         await left()
         raise
-    except ApiError as error:  # the job is queued: a client that retried would generate it twice
-        return json_answer(error.body(), error.status, {"x-should-retry": "false"})
-    return json_answer(response) if status == 200 else _failed(response, status)
-
-
-def _failed(response: Wire, status: int) -> Response:
-    """A failed plain call: the response's error as an HTTP error. A retry would generate anew, so none is asked for."""
-    return json_answer({"error": response["error"]}, status, {"x-should-retry": "false"})
 
 
 @router.get("/{response_id}")
@@ -70,7 +62,9 @@ async def cancel(response_id: str, services: ServicesDep) -> Response:
 async def _known(response_id: str, services: Services) -> Record:
     record = await services.store.load(response_id)
     if record is None or not (record.store or record.background):
-        raise NotFound(f"Response with id '{response_id}' not found.")
+        # What is no id of ours may be any text.
+        named = f" with id '{response_id}'" if shard_of(response_id) is not None else ""
+        raise NotFound(f"Response{named} not found.")
     return record
 
 

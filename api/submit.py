@@ -12,7 +12,7 @@ import time
 from redis.exceptions import RedisError
 
 from api.models import Models
-from shared.errors import NotFound
+from shared.errors import NotFound, Unavailable
 from shared.events import CREATED, QUEUED, PublicEvent
 from shared.history import item_history
 from shared.ids import new_response_id, shard_of
@@ -40,7 +40,10 @@ class Submissions:
         self._settings = settings
 
     async def submit(self, request: ResponseRequest) -> Record:
-        """Create and enqueue. Raises `ApiError` (nothing was written) or `redis.exceptions.RedisError`."""
+        """Create and enqueue.
+
+        Raises `ApiError`, or `redis.exceptions.RedisError` where nothing was written: the request may be sent again.
+        """
         await self._models.ensure_known(request.model)
         parent = request.previous_response_id
         history = item_history(await self._store.rehydrate(parent)) if parent else []
@@ -50,12 +53,23 @@ class Submissions:
         events = [PublicEvent(CREATED, 0, {"response": record.response()})]
         if record.background:
             events.append(PublicEvent(QUEUED, 1, {"response": record.response()}))
-        if await self._store.create(record, items, events) is Creation.READY:
+        if await self._create(record, items, events) is Creation.READY:
             try:
                 await asyncio.to_thread(self._queue.enqueue, record.response_id)
             except RedisError as error:  # it is created, so a retry would generate twice; the sweeper enqueues it
                 _log.warning("%s: left to the sweeper: %s", record.response_id, type(error).__name__)
         return record
+
+    async def _create(self, record: Record, items: list[Wire], events: list[PublicEvent]) -> Creation:
+        """Save the record. Redis may write and its answer be lost, so a Redis that is away shows by a word before."""
+        await self._store.ensure_reachable()
+        try:
+            return await self._store.create(record, items, events)
+        except RedisError as error:
+            _log.warning("%s: perhaps created: %s", record.response_id, type(error).__name__)
+            raise Unavailable(
+                "The server's store did not take the response, or did not say so.", retry_after=None
+            ) from None
 
     def _record(self, request: ResponseRequest) -> Record:
         parent = request.previous_response_id

@@ -60,10 +60,11 @@ class Subscriptions:
             yield _error_frame(error, last)
         yield DONE
 
-    async def final(self, record: Record) -> tuple[Wire, int]:
-        """The Response object inside the terminal event, and the HTTP status that a plain call answers with.
+    async def final(self, record: Record) -> Wire:
+        """The Response object inside the terminal event.
 
-        Raises `ApiError` when the end can't be waited for.
+        Raises `ApiError` where the response failed, or its end can't be waited for: it goes on then, so a request that
+        is sent again would generate twice.
         """
         try:
             async with aclosing(self._hub.follow(record.response_id, -1, self._settings.keepalive_interval)) as reads:
@@ -78,16 +79,19 @@ class Subscriptions:
                         return await self._outcome(record.response_id, frames[-1])
         except RedisError:
             raise Unavailable(
-                "The event log can't be read right now. The response goes on; retrieve it by its id."
+                f"The event log can't be read right now. Response '{record.response_id}' goes on; retrieve it later.",
+                retry_after=None,
             ) from None
         raise ApiError("The response ended without a terminal event.")
 
-    async def _outcome(self, response_id: str, terminal: Frame) -> tuple[Wire, int]:
+    async def _outcome(self, response_id: str, terminal: Frame) -> Wire:
         response: Wire = public_event(terminal.sequence_number, terminal.entry).body["response"]
         if response["status"] != "failed":
-            return response, 200
+            return response
         record = await self._store.load(response_id)
-        return response, record.ending.http_status if record and record.ending else 500
+        if record is None or record.ending is None:
+            raise ApiError("The response failed, and was deleted.")
+        raise ApiError(status=record.ending.http_status, retry_after=record.ending.retry_after, **response["error"])
 
     async def _expects_more(self, response_id: str, last: int) -> bool:
         """Nothing came for a while: whether something still can. Raises `ApiError` where events are lost."""

@@ -120,7 +120,7 @@ class Parameters(UpstreamExtras):
     ) = None
     multi_agent: _MultiAgent | None = None
     parallel_tool_calls: bool | None = None
-    previous_response_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    previous_response_id: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,256}$")] | None = None  # named in refusals
     prompt_cache_key: Annotated[str, Field(max_length=1024)] | None = None
     prompt_cache_options: _CacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None

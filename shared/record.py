@@ -20,6 +20,7 @@ FORMAT_VERSION = 1
 class Ending:
     """How a response ended. `http_status` is what a plain call answers with, 200 unless the response failed.
 
+    `retry_after` is `ApiError.retry_after` of what it failed with.
     `extras` are fields that vLLM added to its Response because the request asked for them.
     """
 
@@ -31,6 +32,7 @@ class Ending:
     service_tier: str | None = None
     extras: Wire | None = None
     http_status: int = 200
+    retry_after: int | None = None
 
     def stored(self) -> bytes:
         """The `ending` field; the status stands in a field of its own, where scripts read it."""
@@ -43,6 +45,7 @@ class Ending:
                 "service_tier": self.service_tier,
                 "extras": self.extras,
                 "http_status": self.http_status,
+                "retry_after": self.retry_after,
             }
         )
 

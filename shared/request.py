@@ -164,6 +164,8 @@ def _refusal(fault: ErrorDetails) -> InvalidRequest:
     said = str(place[0]) if place[0] in _FREE_KEYS else param
     if rule == "missing":
         refusal = missing(said)
+    elif rule == "string_pattern_mismatch":
+        refusal = wrong_value(said, "an id has 1 to 256 letters, digits, underscores or dashes")
     elif rule in _WANTED:
         refusal = wrong_type(said, _WANTED[rule])
     else:

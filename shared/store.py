@@ -70,6 +70,10 @@ class ResponseStore:
         self._lease_ms = int(settings.lease * 1000)
         self._ttl_ms = int(settings.response_ttl * 1000)
 
+    async def ensure_reachable(self) -> None:
+        """Have one word with Redis, which changes nothing."""
+        await self._client.ping()
+
     async def create(self, record: Record, items: Sequence[Wire], events: Sequence[PublicEvent]) -> Creation:
         """Save a new record with its first events; sending it twice creates it once.
 

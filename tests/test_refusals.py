@@ -30,12 +30,11 @@ MODEL_NOT_FOUND = bad_request("The model does not exist.", "model", "model_not_f
 REFUSED = bad_request("The model server refused the request as invalid.", None)
 FAILED = server_error("The model server had an error.")
 UNAVAILABLE = server_error("The model server is not available; try again later.", "service_unavailable_error")
-LIMITED = {
-    "message": "The model server is at its limit; try again later.",
-    "type": "requests",
-    "param": None,
-    "code": "rate_limit_exceeded",
-}
+
+
+def limited(when: str) -> dict[str, Any]:
+    message = f"The model server is at its limit. Please try again {when}."
+    return {"message": message, "type": "requests", "param": None, "code": "rate_limit_exceeded"}
 
 
 def refused_value(param: str) -> dict[str, Any]:
@@ -170,7 +169,7 @@ def test_what_a_real_vllm_said(capture: str, upstream_status: int, status: int, 
             bad_request("The request, with its history, is larger than the model server takes.", "input"),
             id="413 of a proxy",
         ),
-        pytest.param(429, b"", 429, LIMITED, id="429"),
+        pytest.param(429, b"", 429, limited("in 1s"), id="429"),
         pytest.param(503, vllm_error(SECRET, "ServiceUnavailableError", code=503), 503, UNAVAILABLE, id="503"),
         pytest.param(504, b"", 504, server_error("The model server did not answer in time."), id="504 of a proxy"),
         pytest.param(502, b"", 502, FAILED, id="502 of a proxy"),
@@ -181,6 +180,32 @@ def test_what_a_real_vllm_said(capture: str, upstream_status: int, status: int, 
 def test_refusals_by_status_and_body(upstream_status: int, body: bytes, status: int, error: dict[str, Any]) -> None:
     raised = refusal(upstream_status, body)
     assert (raised.status, raised.body()) == (status, {"error": error})
+
+
+@pytest.mark.parametrize(
+    ("upstream_status", "header", "seconds"),
+    [
+        (429, "", 1),
+        (429, "0", 0),
+        (429, "7", 7),
+        (429, "3600", 3600),
+        (429, "-1", 1),
+        (429, "1.5", 1),
+        (429, "\u0667", 1),
+        (429, "9" * 400, 1),
+        (429, "Wed, 21 Oct 2026 07:28:00 GMT", 1),
+        (503, "7", 7),
+        (503, "", 1),
+        (500, "7", None),
+        (400, "7", None),
+        (504, "7", None),
+    ],
+)
+def test_when_a_refused_request_may_be_sent_again(upstream_status: int, header: str, seconds: int | None) -> None:
+    raised = refusal(upstream_status, b"", header)
+    assert raised.retry_after == seconds
+    if upstream_status == 429:
+        assert raised.message.endswith(f"in {seconds}s.")
 
 
 def test_no_message_holds_what_the_upstream_wrote() -> None:
@@ -201,7 +226,7 @@ def test_no_message_holds_what_the_upstream_wrote() -> None:
         (None, 502, FAILED),
         ({}, 502, FAILED),
         ({"code": "server_error", "type": "server_error"}, 502, FAILED),
-        ({"code": "rate_limit_exceeded"}, 429, LIMITED),
+        ({"code": "rate_limit_exceeded"}, 429, limited("later")),
         ({"code": "context_length_exceeded"}, 400, bad_request(CONTEXT, "input", "context_length_exceeded")),
         ({"code": "invalid_prompt"}, 400, REFUSED),
         ({"code": "model_not_found"}, 404, MODEL_NOT_FOUND),
@@ -215,7 +240,7 @@ def test_no_message_holds_what_the_upstream_wrote() -> None:
 )
 def test_failures_reported_inside_a_stream(error: dict[str, Any] | None, status: int, wire: dict[str, Any]) -> None:
     raised = reported_failure(error)
-    assert (raised.status, raised.body()) == (status, {"error": wire})
+    assert (raised.status, raised.body(), raised.retry_after) == (status, {"error": wire}, None)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +257,11 @@ def test_failures_reported_inside_a_stream(error: dict[str, Any] | None, status:
 def test_breakdowns(fault: Fault, status: int, kind: str) -> None:
     raised = breakdown(fault)
     assert (raised.status, raised.type, raised.code, raised.param) == (status, kind, "server_error", None)
+
+
+def test_only_an_upstream_that_was_never_reached_generated_nothing() -> None:
+    again = {fault for fault in Fault if breakdown(fault).retry_after is not None}
+    assert again == {Fault.UNREACHABLE}
 
 
 def test_every_fault_has_a_message_of_its_own() -> None:

@@ -186,6 +186,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "stream is text": ({"stream": "true"}, "stream", TYPE),
     "background is a number": ({"background": 1}, "background", TYPE),
     "store is text": ({"store": CANARY}, "store", TYPE),
+    "previous is text": ({"previous_response_id": f"my {CANARY}"}, "previous_response_id", VALUE),
+    "previous is long": ({"previous_response_id": CANARY * 30}, "previous_response_id", VALUE),
     "previous is an object": ({"previous_response_id": {"id": CANARY}}, "previous_response_id", TYPE),
     "instructions are items": ({"instructions": [CANARY]}, "instructions", TYPE),
     "instructions too long": ({"instructions": CANARY * 1_000_000}, "instructions", VALUE),

@@ -11,7 +11,7 @@ import re
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from shared.errors import UpstreamError
+from shared.errors import RETRY_AFTER, UpstreamError
 from shared.json_codec import Wire, decode
 
 
@@ -75,6 +75,8 @@ _PARAMS: Final = {
 _NAMED_PARAM = re.compile(r"\(parameter=(\w{1,40})[,)]")
 _CONTEXT = re.compile(r"This model's maximum context length is (\d{1,12}) tokens\b")
 _PROMPT = re.compile(r"prompt contains (?:at least )?(\d{1,12}) input tokens|\((\d{1,12}) in the (?:messages|input)")
+#: `Retry-After` in seconds. Its other form, a date, would need both clocks to agree.
+_SECONDS = re.compile(r"[0-9]{1,5}")
 _OLD_CONTEXT = re.compile(
     r"The (?:decoder )?prompt \(?(?:total )?\(?length (\d{1,12})\) is (?:too long|longer than)"
     r".{0,60}?maximum model length of (\d{1,12})"
@@ -102,13 +104,19 @@ _STATUS_OF_CODE: Final = {
 
 
 def breakdown(fault: Fault) -> UpstreamError:
-    """The error of an upstream that could not be reached, or broke off."""
+    """The error of an upstream that could not be reached, or broke off.
+
+    Where it could not be reached it generated nothing, so the request may be sent again.
+    """
     status, message = fault.value
-    return _server_error(message, status)
+    return _server_error(message, status, RETRY_AFTER if fault is Fault.UNREACHABLE else None)
 
 
-def refusal(status: int, body: bytes) -> UpstreamError:
-    """The error of an HTTP answer that is no 200, by its status and, where vLLM wrote it, its body."""
+def refusal(status: int, body: bytes, retry_after: str = "") -> UpstreamError:
+    """The error of an HTTP answer that is no 200, by its status and, where vLLM wrote it, its body.
+
+    `retry_after` is its header. Who is refused as one too many, or as too early, may send the request again.
+    """
     said = _read(body)
     match status:
         case 400 | 422:
@@ -117,6 +125,8 @@ def refusal(status: int, body: bytes) -> UpstreamError:
             return _model_not_found()
         case 413:
             return _invalid("The request, with its history, is larger than the model server takes.", "input", 413)
+        case 429 | 503:
+            return _by_status(status, int(retry_after) if _SECONDS.fullmatch(retry_after) else RETRY_AFTER)
         case _:
             return _by_status(status)
 
@@ -177,7 +187,7 @@ def _read(body: bytes) -> _Refusal:
     return _Refusal(*(text if isinstance(text := said.get(key), str) else "" for key in ("message", "type", "param")))
 
 
-def _by_status(status: int) -> UpstreamError:
+def _by_status(status: int, retry_after: int | None = None) -> UpstreamError:
     match status:
         case 401 | 403:
             return _server_error("The model server did not accept this server's credentials.", 502)
@@ -186,9 +196,12 @@ def _by_status(status: int) -> UpstreamError:
         case 408 | 504:
             return _server_error("The model server did not answer in time.", 504)
         case 429:
-            return UpstreamError("The model server is at its limit; try again later.", 429, "requests", _RATE_LIMIT)
+            # Some agents read their wait from this very wording.
+            when = "later" if retry_after is None else f"in {retry_after}s"
+            message = f"The model server is at its limit. Please try again {when}."
+            return UpstreamError(message, 429, "requests", _RATE_LIMIT, retry_after=retry_after)
         case 503:
-            return _server_error("The model server is not available; try again later.", 503)
+            return _server_error("The model server is not available; try again later.", 503, retry_after)
         case _:
             return _server_error("The model server had an error.", 502)
 
@@ -211,6 +224,6 @@ def _invalid(message: str, param: str | None, status: int = 400) -> UpstreamErro
     return UpstreamError(message, status, "invalid_request_error", "invalid_prompt", param)
 
 
-def _server_error(message: str, status: int) -> UpstreamError:
+def _server_error(message: str, status: int, retry_after: int | None = None) -> UpstreamError:
     kind = "service_unavailable_error" if status == 503 else "server_error"
-    return UpstreamError(message, status, kind, "server_error")
+    return UpstreamError(message, status, kind, "server_error", retry_after=retry_after)

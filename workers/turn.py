@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from shared.accumulator import Accumulator
-from shared.errors import ApiError, UpstreamError
+from shared.errors import ApiError, Unavailable, UpstreamError
 from shared.event_log import Append, Appended, EventLog, last_append
 from shared.events import IN_PROGRESS, PublicEvent
 from shared.history import item_history
@@ -86,7 +86,7 @@ class Turn:
         except asyncio.CancelledError:
             if lease.lost:
                 raise
-            await self.end([], UpstreamError("The worker was shut down before the turn had ended.", status=503))
+            await self.end([], Unavailable("The worker was shut down before the turn had ended.", retry_after=None))
             raise
         except (LeaseLost, RedisError):
             raise
@@ -136,7 +136,13 @@ class Turn:
         usage = upstream.usage if upstream else None
         if failure is not None or upstream is None:
             failure = failure or ApiError("The turn ended without a result.")
-            return Ending(Status.FAILED, usage=usage, error=failure.response_error(), http_status=failure.status)
+            return Ending(
+                Status.FAILED,
+                usage=usage,
+                error=failure.response_error(),
+                http_status=failure.status,
+                retry_after=failure.retry_after,
+            )
         status = _ENDINGS[upstream.status]
         return Ending(
             status,

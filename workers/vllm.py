@@ -157,7 +157,8 @@ async def _refusal_body(response: httpx.Response) -> bytes:
 async def _ensure_event_stream(response: httpx.Response) -> None:
     """Raise `UpstreamError` for any other answer. vLLM refuses in plain JSON, also where a stream was asked for."""
     if response.status_code >= 400:
-        raise refusal(response.status_code, await _refusal_body(response))
+        retry_after = response.headers.get("retry-after", "")
+        raise refusal(response.status_code, await _refusal_body(response), retry_after)
     content_type: str = response.headers.get("content-type", "")
     if response.status_code != 200 or content_type.partition(";")[0].strip().lower() != "text/event-stream":
         raise breakdown(Fault.GARBAGE)
