@@ -25,7 +25,7 @@ import redis
 
 from scripted_vllm import HELLO, Reply, ScriptedVllm, refusing
 from shared.json_codec import decode
-from stack import MODEL, Stack, until
+from stack import MODEL, Stack, free_port, until
 
 CANARY: Final = "zyxcanary"
 CREATE: Final = "/v1/responses"
@@ -702,6 +702,27 @@ def test_what_is_no_error(house: House, path: str, headers: dict[str, str], repl
     house.upstream_server.replies = [reply]
     answer = house.http.post(path, content=json.dumps(BODY), headers=headers)
     assert (answer.status_code, answer.json()["status"], len(answer.json()["output"])) == (200, "completed", 2)
+
+
+def test_models_that_were_never_listed_are_not_unknown(house: House) -> None:
+    with vllm_down(house):
+        port = free_port()
+        api = house.start("api", "--port", str(port))
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as young:
+            until(lambda: _answers(young))
+            for path in ("/v1/models", f"/v1/models/{MODEL}"):
+                answer = young.get(path)
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+                assert _error_of(answer.text)["type"] == "service_unavailable_error"
+        api.terminate()
+        api.wait()
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 class Client:
