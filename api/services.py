@@ -43,10 +43,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """The services, for as long as the block runs. Connects at first use, so Redis may come later."""
     client = connect(settings)
     store, event_log = ResponseStore(client, settings), EventLog(client, settings)
-    queue, models, hub = TurnQueue(settings.redis_url, settings), Models(settings), Hub(client, event_log, settings)
+    queue, models, hub = TurnQueue(client, settings), Models(settings), Hub(client, event_log, settings)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(client.aclose)
-        stack.callback(queue.close)
         stack.push_async_callback(models.aclose)
         stack.push_async_callback(hub.aclose)
         await stack.enter_async_context(running(hub.run))

@@ -4,7 +4,6 @@ Law: what can be refused is refused before anything is written; what is accepted
 that a crash in between loses nothing (the sweeper enqueues it).
 """
 
-import asyncio
 import logging
 import secrets
 import time
@@ -55,7 +54,7 @@ class Submissions:
             events.append(PublicEvent(QUEUED, 1, {"response": record.response()}))
         if await self._create(record, items, events) is Creation.READY:
             try:
-                await asyncio.to_thread(self._queue.enqueue, record.response_id)
+                await self._queue.enqueue(record.response_id)
             except RedisError as error:  # it is created, so a retry would generate twice; the sweeper enqueues it
                 _log.warning("%s: left to the sweeper: %s", record.response_id, type(error).__name__)
         return record

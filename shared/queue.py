@@ -11,10 +11,11 @@ imports this module first. `RQ_KEY_PREFIX='{rejoinder:rq}' rq info` shows the qu
 import os
 
 from redis import BlockingConnectionPool, Redis
+from redis.asyncio import Redis as AsyncRedis
 from redis.backoff import NoBackoff
-from redis.client import Pipeline
 from redis.retry import Retry
 
+from shared.redis_client import Script
 from shared.settings import Settings
 
 
@@ -45,16 +46,22 @@ WAITING_TTL = 24 * 3600
 #: Seconds that a failed job, which holds the name of an exception, stays visible to `rq info`.
 FAILURE_TTL = 600
 
+_ENQUEUE = Script("enqueue")
 _WAITING = frozenset({JobStatus.QUEUED.encode(), JobStatus.STARTED.encode()})
+
+
+def ensure_prefix(settings: Settings) -> None:
+    """Raise `RuntimeError` where rq was loaded with another key prefix than the settings name."""
+    if rq_prefix(settings.key_prefix) != RQ_KEY_PREFIX:
+        raise RuntimeError("rq was imported before shared.queue, or the key prefix is not the environment's")
 
 
 def connect_sync(redis_url: str, settings: Settings, connections: int, longest_block: float = 0.0) -> Redis:
     """A blocking client, as RQ needs it: bounded, with a deadline, never sending a command twice.
 
-    Raises `RuntimeError` where rq was loaded with another key prefix than the settings name.
+    Raises `RuntimeError` as `ensure_prefix`.
     """
-    if rq_prefix(settings.key_prefix) != RQ_KEY_PREFIX:
-        raise RuntimeError("rq was imported before shared.queue, or the key prefix is not the environment's")
+    ensure_prefix(settings)
     timeout = settings.redis_timeout
     pool = BlockingConnectionPool.from_url(
         redis_url,
@@ -74,14 +81,15 @@ def open_queue(connection: Redis) -> Queue:
 
 
 class TurnQueue:
-    """Enqueues turns. Every method blocks, so call it in a thread, and raises `RedisError` when Redis is away."""
+    """Enqueues turns: what RQ's own `enqueue` writes, by one script. Raises `RedisError` when Redis is away."""
 
-    def __init__(self, redis_url: str, settings: Settings) -> None:
-        self._redis = connect_sync(redis_url, settings, settings.redis_connections)
-        self._queue = open_queue(self._redis)
+    def __init__(self, client: AsyncRedis, settings: Settings) -> None:
+        ensure_prefix(settings)
+        self._client = client
+        self._queue = open_queue(Redis())  # never connected: RQ's names of keys and fields, nothing more
         self._timeout = int(settings.turn_timeout) + TIMEOUT_MARGIN
 
-    def enqueue(self, response_id: str) -> None:
+    async def enqueue(self, response_id: str) -> None:
         """Queue the response's turn, unless its job is queued or started. A job that ended makes room for a new one."""
         job = self._queue.create_job(
             JOB,
@@ -94,29 +102,14 @@ class TurnQueue:
             failure_ttl=FAILURE_TTL,
         )
         job.enqueued_at = now()
+        keys = [job.key, self._queue.failed_job_registry.key, Queue.redis_queues_keys, self._queue.key]
+        fields = [word for field in job.to_dict().items() for word in field]
+        await _ENQUEUE(self._client, keys, [job.id, WAITING_TTL, *fields])
 
-        def write(pipe: Pipeline) -> None:
-            if pipe.hget(job.key, "status") in _WAITING:
-                return
-            pipe.multi()
-            pipe.delete(job.key)
-            pipe.zrem(self._queue.failed_job_registry.key, job.id)
-            pipe.hset(job.key, mapping=job.to_dict())
-            pipe.expire(job.key, WAITING_TTL)
-            pipe.sadd(Queue.redis_queues_keys, self._queue.key)
-            pipe.rpush(self._queue.key, job.id)
-
-        self._redis.transaction(write, job.key)
-
-    def waiting(self) -> int:
+    async def waiting(self) -> int:
         """How many turns are queued, not yet started."""
-        return self._redis.llen(self._queue.key)
+        return await self._client.llen(self._queue.key)
 
-    def is_waiting(self, response_id: str) -> bool:
+    async def is_waiting(self, response_id: str) -> bool:
         """Whether RQ takes the response's job for queued or started; a dead worker's jobs count for some seconds."""
-        return self._redis.hget(Job.key_for(response_id), "status") in _WAITING
-
-    def close(self) -> None:
-        """Close the connections. The queue is not used any more."""
-        self._redis.close()
-        self._redis.connection_pool.disconnect()
+        return await self._client.hget(Job.key_for(response_id), "status") in _WAITING

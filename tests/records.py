@@ -1,9 +1,12 @@
-"""Records as the API makes them, for the tests of the store and of what stands on it."""
+"""Records and jobs as the API makes them, for the tests of what stands on them."""
 
 from shared.events import PublicEvent
 from shared.ids import new_response_id, shard_of
+from shared.queue import TurnQueue
 from shared.record import Record
+from shared.redis_client import connect
 from shared.response import Status
+from shared.settings import Settings
 
 
 def record(response_id: str | None = None, *, parent: str | None = None, **options: object) -> Record:
@@ -21,3 +24,11 @@ def record(response_id: str | None = None, *, parent: str | None = None, **optio
 
 def created(number: int = 0) -> PublicEvent:
     return PublicEvent("response.created", number, {"response": {"id": "x"}})
+
+
+async def enqueue(settings: Settings, *response_ids: str) -> None:
+    """Jobs for these responses, in this order."""
+    async with connect(settings) as client:
+        queue = TurnQueue(client, settings)
+        for response_id in response_ids:
+            await queue.enqueue(response_id)

@@ -1,10 +1,11 @@
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 # isort: split
-from shared.queue import TurnQueue
+from records import enqueue
 
 # isort: split
 from rq.executions import Execution
@@ -25,14 +26,11 @@ def books(settings: Settings) -> Iterator[Executions]:
 
 
 @pytest.fixture
-def jobs(settings: Settings) -> Iterator[list[str]]:
+def jobs(settings: Settings) -> list[str]:
     """Four jobs in the queue, in this order."""
-    queue = TurnQueue(settings.redis_url, settings)
     ids = [new_response_id() for _ in range(4)]
-    for response_id in ids:
-        queue.enqueue(response_id)
-    yield ids
-    queue.close()
+    asyncio.run(enqueue(settings, *ids))
+    return ids
 
 
 def ids_of(admitted: list[tuple[Job, Execution]]) -> list[str]:

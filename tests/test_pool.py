@@ -1,3 +1,4 @@
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 import redis
 
 # isort: split
-from shared.queue import TurnQueue, open_queue
+from shared.queue import open_queue
 
 # isort: split
 from rq.command import send_shutdown_command, send_stop_job_command
@@ -21,6 +22,7 @@ from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
 from rq.worker import Worker
 
+from records import enqueue
 from shared.ids import new_response_id
 from shared.settings import Settings
 
@@ -159,16 +161,13 @@ def test_no_more_than_concurrency_and_in_order(pool: Pool) -> None:
     assert [sorted(ran[i : i + 3]) for i in range(0, 12, 3)] == [sorted(jobs[i : i + 3]) for i in range(0, 12, 3)]
 
 
-def test_what_the_api_enqueues_runs(pool: Pool, redis_url: str, settings: Settings, monkeypatch: Any) -> None:
+def test_what_the_api_enqueues_runs(pool: Pool, settings: Settings, monkeypatch: Any) -> None:
     monkeypatch.setattr("shared.queue.JOB", "pool_jobs.run")
     response_id = new_response_id()
-    queue = TurnQueue(redis_url, settings)
-    queue.enqueue(response_id)
+    asyncio.run(enqueue(settings, response_id))
     pool.start()
     until(lambda: pool.noted("ran") == [response_id])
-    until(lambda: not queue.is_waiting(response_id))
-    assert not pool.redis.exists(Job.key_for(response_id))
-    queue.close()
+    until(lambda: not pool.redis.exists(Job.key_for(response_id)))
 
 
 @pytest.mark.parametrize(

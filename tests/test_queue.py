@@ -1,7 +1,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +10,23 @@ import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 # isort: split
-from shared.queue import FAILURE_TTL, WAITING_TTL, TurnQueue, open_queue, rq_prefix
+from shared.queue import FAILURE_TTL, JOB, WAITING_TTL, TurnQueue, open_queue, rq_prefix
 
 # isort: split
 from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
 
 from shared.ids import new_response_id
+from shared.redis_client import connect
 from shared.settings import Settings
 
 PREFIX = "{rejoinder:rq}:"
 
 
 @pytest.fixture
-def queue(redis_url: str, settings: Settings) -> Iterator[TurnQueue]:
-    queue = TurnQueue(redis_url, settings)
-    yield queue
-    queue.close()
+async def queue(settings: Settings) -> AsyncIterator[TurnQueue]:
+    async with connect(settings) as client:
+        yield TurnQueue(client, settings)
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def job_of(response_id: str, connection: redis.Redis) -> Job:
     return Job.fetch(response_id, connection=connection, serializer=JSONSerializer)
 
 
-def test_a_job_is_the_response_id_and_nothing_else(
+async def test_a_job_is_the_response_id_and_nothing_else(
     queue: TurnQueue, connection: redis.Redis, settings: Settings
 ) -> None:
     response_id = new_response_id()
-    queue.enqueue(response_id)
+    await queue.enqueue(response_id)
     job = job_of(response_id, connection)
     assert (job.func_name, job.args, job.kwargs) == ("workers.jobs.run_response", [response_id], {})
     assert (job.description, job.meta, job.retries_left) == (response_id, {}, None)
@@ -56,59 +56,71 @@ def test_a_job_is_the_response_id_and_nothing_else(
     ]
 
 
-def test_enqueue_puts_a_response_on_the_queue_once(queue: TurnQueue, connection: redis.Redis) -> None:
+async def test_enqueue_puts_a_response_on_the_queue_once(queue: TurnQueue, connection: redis.Redis) -> None:
     first, second = new_response_id(), new_response_id()
-    assert not queue.is_waiting(first)
+    assert not await queue.is_waiting(first)
     for response_id in (first, second, first, first):
-        queue.enqueue(response_id)
+        await queue.enqueue(response_id)
     assert open_queue(connection).job_ids == [first, second]
-    assert queue.waiting() == 2
-    assert queue.is_waiting(first)
+    assert await queue.waiting() == 2
+    assert await queue.is_waiting(first)
 
 
 @pytest.mark.parametrize("status", JobStatus, ids=lambda status: status.value)
-def test_a_job_that_neither_waits_nor_runs_makes_room(
+async def test_a_job_that_neither_waits_nor_runs_makes_room(
     queue: TurnQueue, connection: redis.Redis, status: JobStatus
 ) -> None:
     makes_room = status not in (JobStatus.QUEUED, JobStatus.STARTED)
     response_id = new_response_id()
-    queue.enqueue(response_id)
+    await queue.enqueue(response_id)
     connection.delete(f"{PREFIX}queue:turns")
     job_of(response_id, connection).set_status(status)
     connection.hset(f"{PREFIX}job:{response_id}", "ended_at", "long ago")
-    assert queue.is_waiting(response_id) is not makes_room
-    queue.enqueue(response_id)
-    assert queue.waiting() == makes_room
-    assert queue.is_waiting(response_id)
+    assert await queue.is_waiting(response_id) is not makes_room
+    await queue.enqueue(response_id)
+    assert await queue.waiting() == makes_room
+    assert await queue.is_waiting(response_id)
     assert connection.hget(f"{PREFIX}job:{response_id}", "ended_at") == (b"" if makes_room else b"long ago")
 
 
-def test_a_failed_job_enqueued_again_is_no_failed_job_any_more(queue: TurnQueue, connection: redis.Redis) -> None:
+async def test_a_failed_job_enqueued_again_is_no_failed_job_any_more(queue: TurnQueue, connection: redis.Redis) -> None:
     response_id = new_response_id()
-    queue.enqueue(response_id)
+    await queue.enqueue(response_id)
     job = job_of(response_id, connection)
     job.set_status(JobStatus.FAILED)
     job.failed_job_registry.add(job, ttl=60)
-    queue.enqueue(response_id)
+    await queue.enqueue(response_id)
     assert job.failed_job_registry.get_job_ids() == []
     assert job_of(response_id, connection).get_status() is JobStatus.QUEUED
 
 
-def test_a_lost_redis_is_redis_own_error_at_once(own_redis: Any, settings: Settings) -> None:
+async def test_a_lost_redis_is_redis_own_error(own_redis: Any, settings: Settings) -> None:
     server = own_redis()
-    queue = TurnQueue(server.url, settings)
-    queue.enqueue(new_response_id())
-    server.kill()
-    for call in (
-        lambda: queue.enqueue(new_response_id()),
-        queue.waiting,
-        lambda: queue.is_waiting(new_response_id()),
-    ):
-        with pytest.raises(RedisConnectionError):
-            call()
-    server.start()
-    queue.enqueue(new_response_id())
-    queue.close()
+    async with connect(settings.model_copy(update={"redis_url": server.url})) as client:
+        queue = TurnQueue(client, settings)
+        await queue.enqueue(new_response_id())
+        server.kill()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: queue.enqueue(new_response_id()),
+            queue.waiting,
+            lambda: queue.is_waiting(new_response_id()),
+        ]
+        for call in calls:
+            with pytest.raises(RedisConnectionError):
+                await call()
+        server.start()
+        await queue.enqueue(new_response_id())
+
+
+async def test_what_rq_writes_itself_is_what_we_write(queue: TurnQueue, connection: redis.Redis) -> None:
+    ours, rqs = new_response_id(), new_response_id()
+    await queue.enqueue(ours)
+    open_queue(connection).enqueue(JOB, rqs, job_id=rqs, description=rqs, ttl=WAITING_TTL, result_ttl=0)
+    written = [connection.hgetall(f"{PREFIX}job:{response_id}") for response_id in (ours, rqs)]
+    times = {b"created_at", b"enqueued_at"}
+    assert written[0].keys() - {b"failure_ttl"} == written[1].keys()
+    for name in written[1].keys() - times - {b"data", b"description", b"timeout"}:
+        assert written[0][name] == written[1][name], name
 
 
 @pytest.mark.parametrize(
@@ -146,5 +158,5 @@ def test_the_environments_key_prefix_names_rqs_keys() -> None:
     ids=["rq imported first", "settings of another prefix"],
 )
 def test_rq_under_another_prefix_is_refused(code: str) -> None:
-    said = run_python(f"{code}; TurnQueue('redis://127.0.0.1:1/0', Settings(key_prefix=prefix))")
+    said = run_python(f"{code}; TurnQueue(None, Settings(key_prefix=prefix))")
     assert "RuntimeError: rq was imported before shared.queue" in said.stderr

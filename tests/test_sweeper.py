@@ -47,33 +47,33 @@ class House:
 @pytest.fixture
 async def house(settings: Settings) -> AsyncIterator[House]:
     slow = settings.model_copy(update={"sweep_interval": 3600.0})  # swept by hand
-    client, queue = connect(slow), TurnQueue(slow.redis_url, slow)
+    client = connect(slow)
+    queue = TurnQueue(client, slow)
     async with connect_worker(slow) as context:
         yield House(
             client, ResponseStore(client, slow), EventLog(client, slow), queue, context, Sweeper(context, queue)
         )
-    queue.close()
     await client.aclose()
 
 
 async def test_a_response_whose_submitter_died_is_enqueued_once_its_lease_runs_out(house: House) -> None:
     lost = await house.create()
     await house.sweeper.sweep()
-    assert house.queue.waiting() == 0, "its submitter may be about to enqueue it"
+    assert await house.queue.waiting() == 0, "its submitter may be about to enqueue it"
     await house.let_lease_run_out(lost)
     await house.sweeper.sweep()
     await house.sweeper.sweep()
-    assert house.queue.waiting() == 1
-    assert house.queue.is_waiting(lost.response_id)
+    assert await house.queue.waiting() == 1
+    assert await house.queue.is_waiting(lost.response_id)
 
 
 async def test_a_job_that_waits_in_a_long_queue_is_left_alone(house: House) -> None:
     lost = await house.create()
-    house.queue.enqueue(lost.response_id)
+    await house.queue.enqueue(lost.response_id)
     for _ in range(3):
         await house.let_lease_run_out(lost)
         await house.sweeper.sweep()
-    assert house.queue.waiting() == 1
+    assert await house.queue.waiting() == 1
     loaded = await house.store.load(lost.response_id)
     assert loaded is not None
     assert loaded.status is Status.QUEUED
@@ -86,11 +86,11 @@ async def test_a_continuation_waits_for_its_parent_and_is_enqueued_by_its_end(ho
     assert claimed is not None
     await house.let_lease_run_out(child)
     await house.sweeper.sweep()
-    assert house.queue.waiting() == 0
+    assert await house.queue.waiting() == 0
     end = PublicEvent("response.completed", 1, {"response": {}})
     await house.event_log.append([Append(claimed, [end], Ending(Status.COMPLETED))])  # and its worker dies here
     await house.sweeper.sweep()
-    assert house.queue.is_waiting(child.response_id)
+    assert await house.queue.is_waiting(child.response_id)
     assert await house.client.xlen(Keys().outbox_of(child.response_id)) == 0
 
 
@@ -104,7 +104,7 @@ async def test_a_continuation_that_even_the_outbox_lost_is_found(house: House) -
     await house.event_log.append([Append(claimed, [end], Ending(Status.COMPLETED))])
     await house.let_lease_run_out(child)
     await house.sweeper.sweep()
-    assert house.queue.is_waiting(child.response_id)
+    assert await house.queue.is_waiting(child.response_id)
 
 
 async def test_a_lost_turn_ends_as_failed_with_its_items_and_the_next_numbers(house: House) -> None:
@@ -160,4 +160,4 @@ async def test_what_is_gone_is_forgotten(house: House) -> None:
     await house.let_lease_run_out(lost)
     await house.sweeper.sweep()
     assert await house.client.zscore(Keys().live_of(lost.response_id), lost.response_id) is None
-    assert house.queue.waiting() == 0
+    assert await house.queue.waiting() == 0

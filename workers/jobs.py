@@ -36,7 +36,7 @@ async def connect(settings: Settings) -> AsyncIterator[TurnContext]:
     global _run  # noqa: PLW0603 - RQ calls jobs by dotted path: a module is the only place that both sides can see
     client = connect_redis(settings)
     store, event_log = ResponseStore(client, settings), EventLog(client, settings)
-    queue, vllm, presence = TurnQueue(settings.redis_url, settings), Vllm(settings), Presence(client, settings)
+    queue, vllm, presence = TurnQueue(client, settings), Vllm(settings), Presence(client, settings)
     context = TurnContext(
         settings=settings,
         store=store,
@@ -48,7 +48,6 @@ async def connect(settings: Settings) -> AsyncIterator[TurnContext]:
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(client.aclose)
-        stack.callback(queue.close)
         stack.push_async_callback(vllm.aclose)
         stack.push_async_callback(presence.leave)
         sweeper, cancels = Sweeper(context, queue), Cancels(context.leases, settings)

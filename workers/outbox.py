@@ -4,7 +4,6 @@ The last append of a response leaves an entry for each background response that 
 and only then the entry is dropped. Draining twice enqueues once (`TurnQueue.enqueue` is idempotent, a claim exclusive).
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -46,5 +45,5 @@ class Outbox:
         for shard, entries in zip(shards, await pipeline.execute(), strict=True):
             for entry_id, (kind, response_id) in entries:
                 if kind == b"enqueue":
-                    await asyncio.to_thread(self._queue.enqueue, response_id.decode())
+                    await self._queue.enqueue(response_id.decode())
                 await command(self._client, "XDEL", self._keys.outbox(shard), entry_id)

@@ -67,7 +67,7 @@ class Sweeper:
     async def _requeue(self, record: Record) -> None:
         parent = await self._context.store.load(record.parent) if record.parent else None
         waits = parent is not None and not parent.status.terminal
-        if not waits and not await asyncio.to_thread(self._queue.is_waiting, record.response_id):
+        if not waits and not await self._queue.is_waiting(record.response_id):
             _log.warning("%s: had no job, enqueued again", record.response_id)
-            await asyncio.to_thread(self._queue.enqueue, record.response_id)
+            await self._queue.enqueue(record.response_id)
         await self._context.store.extend_unclaimed(record.response_id)
