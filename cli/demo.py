@@ -15,6 +15,7 @@ import httpx
 from cli.demo_house import House, NotReady
 from cli.demo_story import Refuted, Story
 from cli.demo_view import View
+from cli.endpoint import Refused
 from cli.up import PROGRAM
 
 _TITLE = "Rejoinder: every response is a durable job"
@@ -63,7 +64,7 @@ class _Demo:
         except asyncio.CancelledError:
             self._view.line("\nInterrupted, stopping everything ...")
             return _INTERRUPTED
-        except (Refuted, NotReady, httpx.HTTPError, OSError) as error:
+        except (Refuted, Refused, NotReady, httpx.HTTPError, OSError) as error:
             self._view.refuted(str(error) or type(error).__name__)
             return 1
         except (LookupError, TypeError, ValueError) as error:

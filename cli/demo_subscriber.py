@@ -4,15 +4,14 @@ Law: what it shows and compares is what came over the wire; it keeps every event
 """
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Final
 
 import httpx
 
-from shared.json_codec import Wire, decode
-from workers.sse import SseDecoder
-
-_MAX_EVENT_BYTES: Final = 1024 * 1024
+from cli.endpoint import check, path_of
+from cli.follower import read_events
+from shared.json_codec import Wire
 
 REASONING: Final = "response.reasoning_text.delta"
 ANSWER: Final = "response.output_text.delta"
@@ -43,7 +42,7 @@ class Subscriber:
         return "".join(event["delta"] for event in self.events if event["type"] == delta)
 
     async def create(self, client: httpx.AsyncClient, body: Wire) -> None:
-        """Create a response whose stream this is, and read it to its end. Raises `httpx.HTTPError`."""
+        """Create a response whose stream this is, and read it to its end. Raises `httpx.HTTPError` and `Refused`."""
         await self._read(client.stream("POST", "/v1/responses", json=body), lambda: False)
 
     async def follow(
@@ -51,28 +50,22 @@ class Subscriber:
     ) -> None:
         """Read on from the cursor to the end of the stream, or leave at once where `cut` says so after an event.
 
-        Raises `httpx.HTTPError`.
+        Raises `httpx.HTTPError` and `Refused`.
         """
         query = {"stream": "true"} | ({} if self.cursor is None else {"starting_after": str(self.cursor)})
-        await self._read(client.stream("GET", f"/v1/responses/{response_id}", params=query), cut)
+        await self._read(client.stream("GET", path_of(response_id), params=query), cut)
 
     async def _read(self, request: AbstractAsyncContextManager[httpx.Response], cut: Callable[[], bool]) -> None:
-        decoder = SseDecoder(_MAX_EVENT_BYTES)
         async with request as answer:
-            answer.raise_for_status()
+            await check(answer)
             self.connected = True
             try:
-                async for read in answer.aiter_raw():
-                    for data in decoder.feed(read):
-                        self._take(data)
+                async with aclosing(read_events(answer)) as events:
+                    async for event in events:
+                        self.events.append(event)
                         if cut():
-                            self.cuts.append(self.events[-1]["sequence_number"])
+                            self.cuts.append(event["sequence_number"])
                             return
+                self.done = True
             finally:
                 self.connected = False
-
-    def _take(self, data: bytes) -> None:
-        if data == b"[DONE]":
-            self.done = True
-        elif (event := decode(data))["type"] != "keepalive":  # repeats the last number, and tells nothing
-            self.events.append(event)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from setproctitle import setproctitle
 
-from cli.setting_names import unknown_variables, variable, warning, wrong_settings
+from cli.setting_names import API, unknown_variables, variable, warning, wrong_settings
 from shared.settings import Settings
 
 #: The last line of every command's help.
@@ -49,6 +49,17 @@ Vllm = Annotated[str | None, _flag("vllm_url", "URL", "Address of vLLM", flag="-
 Redis = Annotated[str | None, _redis_flag()]
 RedisOrOurs = Annotated[str | None, _redis_flag(default="a Redis that is started for you")]
 Workers = Annotated[int | None, _flag("workers", "N", "Worker processes")]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        envvar="REJOINDER_URL",
+        show_envvar=False,
+        show_default=False,
+        help=f"Address of the API, with or without /v1 (REJOINDER_URL; default: {API}).",
+    ),
+]
 Concurrency = Annotated[int | None, _flag("concurrency", "N", "Turns that one worker runs at once")]
 
 
@@ -144,6 +155,44 @@ def worker(*, vllm: Vllm = None, redis: Redis = None, concurrency: Concurrency =
     from workers.pool import run_worker
 
     raise typer.Exit(run_worker(settings, partial(connect, settings)))
+
+
+@app.command(epilog=SEE)
+def submit(
+    prompt: Annotated[
+        str | None, typer.Argument(metavar="[PROMPT]", help="What to ask; read from stdin if it is - or not given.")
+    ] = None,
+    *,
+    background: Annotated[
+        bool, typer.Option("--background", help="Print the id of the response, and don't wait for it.")
+    ] = False,
+    previous: Annotated[
+        str | None, typer.Option("--previous", metavar="ID", help="The response that this one continues.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="The model; not needed where there is only one.")
+    ] = None,
+    url: Url = API,
+) -> None:
+    """Ask something, and show the answer as it comes. Ctrl-C cancels it."""
+    setproctitle("rejoinder submit")
+    from cli.submission import Wish
+    from cli.submission import submit as run
+
+    raise typer.Exit(run(Wish(prompt, background=background, previous=previous, model=model), url))
+
+
+@app.command(epilog=SEE)
+def watch(
+    response_id: Annotated[str, typer.Argument(metavar="RESPONSE_ID", help="The id of the response: resp_…")],
+    *,
+    url: Url = API,
+) -> None:
+    """Show a response, live until it has ended. Ctrl-C leaves it running."""
+    setproctitle("rejoinder watch")
+    from cli.watch import watch as run
+
+    raise typer.Exit(run(response_id, url))
 
 
 @app.command("simulate-vllm", epilog=SEE)

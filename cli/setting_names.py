@@ -14,6 +14,11 @@ from shared.settings import Settings
 
 PREFIX = "REJOINDER_"
 
+#: Where the API is unless a client is told otherwise.
+API = "http://127.0.0.1:8700/v1"
+#: Read by the commands that are clients of the API: no setting of a server, and no slip of the pen.
+_CLIENT_VARIABLES = {"REJOINDER_URL"}
+
 #: The flags that are not named as their setting is.
 _FLAGS = {"vllm_url": "--vllm", "redis_url": "--redis"}
 
@@ -53,7 +58,7 @@ def _amiss(one: Any) -> str:
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
     """The variables among these names that look like settings and are none, perhaps by a slip of the pen."""
-    known = set(map(variable, Settings.model_fields))
+    known = _CLIENT_VARIABLES.union(map(variable, Settings.model_fields))
     return sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
 
 

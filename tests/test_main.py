@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import main
+from cli.submission import Wish
 from shared.settings import Settings
 
 
@@ -158,6 +159,54 @@ def test_demo_gives_its_exit_code(monkeypatch: pytest.MonkeyPatch, titles: list[
     rejoinder("demo", code=1)
 
 
+@pytest.mark.parametrize(
+    ("flags", "environment", "url"),
+    [
+        ([], "", "http://127.0.0.1:8700/v1"),
+        ([], "http://there/v1", "http://there/v1"),
+        (["--url", "http://h"], "http://there/v1", "http://h"),
+    ],
+    ids=["default", "variable", "flag"],
+)
+def test_clients_and_their_api(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str], flags: list[str], environment: str, url: str
+) -> None:
+    monkeypatch.setenv("REJOINDER_URL", environment)
+    watch, submit = Called(1), Called(130)
+    stand_in(monkeypatch, "cli.watch", watch=watch)
+    stand_in(monkeypatch, "cli.submission", submit=submit, Wish=Wish)
+    assert rejoinder("watch", "resp_1", *flags, code=1) == ""
+    assert watch.arguments == ("resp_1", url)
+    assert rejoinder("submit", "Hi there", *flags, code=130) == ""
+    assert submit.arguments == (Wish("Hi there"), url)
+    assert titles == ["rejoinder watch", "rejoinder submit"], "which no prompt stands in"
+
+
+@pytest.mark.parametrize(
+    ("flags", "wish"),
+    [
+        ([], Wish(None)),
+        (["-"], Wish("-")),
+        (["--background", "x"], Wish("x", background=True)),
+        (["--previous", "resp_1", "x"], Wish("x", previous="resp_1")),
+        (["--model", "m", "x"], Wish("x", model="m")),
+        (["--", "-x"], Wish("-x")),
+    ],
+    ids=str,
+)
+def test_flags_of_submit(monkeypatch: pytest.MonkeyPatch, titles: list[str], flags: list[str], wish: Wish) -> None:
+    submit = Called(0)
+    stand_in(monkeypatch, "cli.submission", submit=submit, Wish=Wish)
+    rejoinder("submit", *flags)
+    assert submit.arguments[0] == wish
+
+
+def test_the_variable_of_clients_is_no_slip_of_the_pen(monkeypatch: pytest.MonkeyPatch, titles: list[str]) -> None:
+    monkeypatch.setenv("REJOINDER_URL", "http://there/v1")
+    stand_in(monkeypatch, "cli.up", up=Called(0))
+    assert rejoinder("up") == ""
+
+
 @pytest.mark.parametrize("command", ["up", "api", "worker"])
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
@@ -229,7 +278,7 @@ FLAGS = {"up": {"vllm_url", "redis_url", "host", "port", "workers", "concurrency
 FLAGS |= {"api": {"vllm_url", "redis_url", "host", "port"}, "worker": {"vllm_url", "redis_url", "concurrency"}}
 
 
-@pytest.mark.parametrize("command", [*FLAGS, "simulate-vllm", "demo"])
+@pytest.mark.parametrize("command", [*FLAGS, "simulate-vllm", "demo", "watch", "submit"])
 def test_help_tells_variable_and_default_of_every_flag_and_where_the_rest_stands(
     monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

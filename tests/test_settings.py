@@ -75,10 +75,11 @@ def commands() -> Iterator[tuple[str, object]]:
     root = typer.main.get_command(app)
     for name, command in {"": root, **root.commands}.items():  # type: ignore[attr-defined]
         start = f"rejoinder {name}".strip()
+        arguments = [one.metavar for one in command.params if one.param_type_name == "argument"]
         if name:
-            yield f"`{start}`", None
+            yield f"`{' '.join([start, *arguments])}`", None
         for flag in command.params:
-            if flag.name == "help" or flag.hidden:
+            if flag.name == "help" or flag.hidden or flag.param_type_name == "argument":
                 continue
             value = "" if flag.is_flag else f" {flag.metavar}"
             yield f"`{start} {flag.opts[0]}{value}`", flag.default

@@ -1,0 +1,130 @@
+"""`rejoinder watch`: one response, shown live until it has ended.
+
+Law: exit code 0 where the response completed or came out incomplete, 1 where it failed or was cancelled, 2 where it
+could not be watched, 130 after Ctrl-C, 141 where the reader of its output left. Watching changes nothing: whoever
+stops watching leaves the response running.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Final, TypeAlias
+
+import httpx
+
+from cli.endpoint import Refused, connect, why
+from cli.follower import Follower
+from cli.printer import Printer
+from cli.setting_names import API
+from cli.transcript import Transcript
+from shared.json_codec import Wire
+from shared.response import Status
+
+INTERRUPTED: Final = 130
+_UNREAD: Final = 141
+_NOT_STARTED: Final = 2
+_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: As many seconds to take leave of a response.
+_LEAVE: Final = 10.0
+
+#: What a command does with the API and the user's terminal; its exit code.
+Work: TypeAlias = Callable[[httpx.AsyncClient, Printer], Awaitable[int]]
+
+
+def watch(response_id: str, url: str) -> int:
+    """Show the response; the exit code."""
+
+    async def work(client: httpx.AsyncClient, printer: Printer) -> int:
+        async def leave() -> None:
+            printer.fail(f"It goes on without you. To see it again: {again(response_id, url)}")
+
+        return await staying(show(client, printer, response_id), leave)
+
+    if not response_id.strip():
+        return run("watch", url, _nothing)
+    return run("watch", url, work)
+
+
+def again(response_id: str, url: str) -> str:
+    """The command that shows a response."""
+    return f"rejoinder watch {response_id}{'' if url == API else f' --url {url}'}"
+
+
+async def _nothing(_client: httpx.AsyncClient, _printer: Printer) -> int:
+    raise Refused("name the response: an id like resp_…")
+
+
+async def show(client: httpx.AsyncClient, printer: Printer, response_id: str) -> int:
+    """Print a response as it comes, however often the connection breaks; the exit code. Raises `Refused`."""
+    follower, transcript = Follower(client, response_id, printer.say), Transcript()
+    async with aclosing(follower.events()) as events:
+        async for event in events:
+            for piece in transcript.feed(event):
+                printer.show(piece)
+    return finish(printer, transcript, follower.ended or {})
+
+
+def finish(printer: Printer, transcript: Transcript, response: Wire) -> int:
+    """Print what is not out yet, and how the response ended; the exit code."""
+    for piece in transcript.end(response):
+        printer.show(piece)
+    return 1 if response.get("status") in (Status.FAILED, Status.CANCELLED) else 0
+
+
+async def staying(work: Awaitable[int], leave: Callable[[], Awaitable[None]]) -> int:
+    """What `work` gives; after an interrupt, or where its output can't be read any more, `leave` comes before the end.
+
+    A second interrupt does not wait for it.
+    """
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    numbers = [number for number in _INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]  # as with nohup
+    for number in numbers:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+        await _in_time(leave())
+        return INTERRUPTED
+    except OSError:
+        await _in_time(leave())
+        raise
+
+
+async def _in_time(leave: Awaitable[None]) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(leave, _LEAVE)
+
+
+def run(command: str, url: str, work: Work) -> int:
+    """Connect and work. What goes wrong becomes one line on stderr, and an exit code."""
+    for file in (sys.stdout, sys.stderr):
+        file.reconfigure(errors="replace")  # type: ignore[union-attr]  # a character that a terminal can't show
+    printer = Printer(sys.stdout, sys.stderr)
+    try:
+        return asyncio.run(_connected(url, work, printer))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
+        return _UNREAD
+    except Refused as refusal:
+        amiss = str(refusal)
+    except httpx.TransportError as error:
+        amiss = f"{why(error)} ({error})" if str(error) and str(error) != why(error) else why(error)
+    except OSError as error:
+        amiss = error.strerror or type(error).__name__
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        amiss = f"an answer had not the shape that it should have ({type(error).__name__})"
+    printer.fail(f"rejoinder {command}: {amiss}")
+    return _NOT_STARTED
+
+
+async def _connected(url: str, work: Work, printer: Printer) -> int:
+    async with connect(url) as client:
+        return await work(client, printer)
