@@ -7,6 +7,7 @@ stops watching leaves the response running.
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -38,23 +39,20 @@ def watch(response_id: str, url: str) -> int:
     """Show the response; the exit code."""
 
     async def work(client: httpx.AsyncClient, printer: Printer) -> int:
+        if not re.fullmatch(r"[\w-]+", response_id):
+            raise Refused("that is no id of a response: they look like resp_…")
+
         async def leave() -> None:
             printer.fail(f"It goes on without you. To see it again: {again(response_id, url)}")
 
         return await staying(show(client, printer, response_id), leave)
 
-    if not response_id.strip():
-        return run("watch", url, _nothing)
     return run("watch", url, work)
 
 
 def again(response_id: str, url: str) -> str:
     """The command that shows a response."""
     return f"rejoinder watch {response_id}{'' if url == API else f' --url {url}'}"
-
-
-async def _nothing(_client: httpx.AsyncClient, _printer: Printer) -> int:
-    raise Refused("name the response: an id like resp_…")
 
 
 async def show(client: httpx.AsyncClient, printer: Printer, response_id: str) -> int:
