@@ -85,7 +85,7 @@ class RequestHeaders:
         try:
             await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
-            _log.info("%s: the client left before its request was read", request_id)
+            _log.info("%s: the client left before its answer", request_id)
         except Exception as error:  # noqa: BLE001 - the last boundary; the error's text may hold content
             _log.error("%s: the request broke: %s", request_id, type(error).__name__)
             if not answered:
