@@ -91,36 +91,20 @@ class EventLog:
                     yield ("SET", key, append.record.response_id, "PX", self._stored_ttl_ms)
 
     def _command(self, append: Append) -> tuple[Any, ...]:
-        keys, response_id, ending = self._keys, append.record.response_id, append.ending
-        record_ttl_ms = self._stored_ttl_ms if append.record.store else self._unstored_ttl_ms
+        keys, record = self._keys, append.record
+        response_id = record.response_id
+        names = [keys.response(response_id), keys.events(response_id)]
+        arguments: list[Any] = [record.fence, append.events[0].sequence_number, len(append.events)]
+        if (ending := append.ending) is not None:
+            names += [keys.live_of(response_id), keys.children(response_id), keys.outbox_of(response_id)]
+            record_ttl_ms = self._stored_ttl_ms if record.store else self._unstored_ttl_ms
+            arguments += [ending.stored(), ending.status.value, record_ttl_ms, self._log_ttl_ms, response_id]
         items: list[Any] = []
-        entries: list[Any] = []
         for event in append.events:
-            entries += log_entry(event)
+            arguments += log_entry(event)
             if event.type == ITEM_DONE:
                 items += (event.body["output_index"], encode(event.body["item"]))
-        return _APPEND.command(
-            [
-                keys.response(response_id),
-                keys.events(response_id),
-                keys.live_of(response_id),
-                keys.children(response_id),
-                keys.outbox_of(response_id),
-            ],
-            [
-                append.record.fence,
-                append.events[0].sequence_number,
-                len(append.events),
-                len(items) // 2,
-                ending.stored() if ending else b"",
-                ending.status.value if ending else "",
-                record_ttl_ms,
-                self._log_ttl_ms,
-                response_id,
-                *entries,
-                *items,
-            ],
-        )
+        return _APPEND.command(names, [*arguments, *items])
 
     async def read(self, response_id: str, after: int, count: int) -> list[tuple[int, LogEntry]]:
         """At most `count` entries after the cursor `after` (-1: from the first), with their sequence numbers."""
