@@ -104,6 +104,7 @@ class Follower:
         """Each event, until the response has ended. Raises `Refused` where that can't be had."""
         began = asyncio.get_running_loop().time()
         while self.ended is None:
+            streamed = True
             try:
                 async with aclosing(self._connection()) as events:
                     async for event in events:
@@ -112,11 +113,12 @@ class Follower:
             except Refused as refusal:
                 if refusal.status != httpx.codes.BAD_REQUEST:
                     raise
-                self._reached = True
-                await self._look()
+                self._reached, streamed = True, False
                 fault = Broken("this response can't be streamed any more. Waiting for its end.")
             except httpx.TransportError as error:
                 fault = error
+            if self.ended is None and (self._failures or not streamed):
+                await self._look()
             if self.ended is None:
                 if not self._reached and asyncio.get_running_loop().time() - began > self._patience.unreached:
                     raise Refused(f"{place(self._client)}: {why(fault)}")
@@ -149,19 +151,15 @@ class Follower:
         self._failures = 0
         if self._said:
             self._said = ""
-            self._say(f"Going on after event {number - 1}.")
+            self._say(f"Going on after event {number - 1}." if number else "Going on.")
         return True
 
     async def _bide(self, fault: httpx.TransportError) -> None:
-        """Wait before the next try, and look whether there is one to make. The first try is made without a word."""
+        """Wait before the next try; the first one is made without a word."""
         self._failures += 1
-        if self._failures > 1:
-            await self._look()
-            if self.ended is not None:
-                return
-            if not self._said:
-                self._said = f"{why(fault)[:1].upper()}{why(fault)[1:]}"
-                self._say(self._said if self._said.endswith(".") else f"{self._said}. Trying again.")
+        if self._failures > 1 and not self._said:
+            self._said = f"{why(fault)[:1].upper()}{why(fault)[1:]}"
+            self._say(self._said if self._said.endswith(".") else f"{self._said}. Trying again.")
         told = fault.retry_after if isinstance(fault, Broken) else 0.0
         backoff = min(self._patience.first * 2 ** min(self._failures - 1, 30), self._patience.longest)
         await asyncio.sleep(max(backoff, min(told, _LONGEST_WAIT)))

@@ -4,6 +4,7 @@ import asyncio
 import re
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -105,6 +106,8 @@ async def follow(url: str, said: list[str]) -> tuple[list[Wire], Wire | None]:
         return found, follower.ended
 
 
+EXPIRED = status(400, "The events are no longer kept.")
+RUNNING = json(STORED | {"status": "in_progress", "output": []})
 BREAKS: dict[str, list[Answer]] = {
     "none": [],
     "closed between two events": [stream(2)],
@@ -123,6 +126,9 @@ BREAKS: dict[str, list[Answer]] = {
     "DONE before the end": [stream(2, b"data: [DONE]\n\n")],
     "repeated events": [stream(3), stream(4, back=3), stream(5, back=9)],
     "keep-alives": [stream(2, b': k\n\ndata: {"type":"keepalive","sequence_number":2}\n\n' + frames(3, 3))],
+    "a keep-alive before the first event": [
+        lambda _: (SSE.encode() + b'data: {"type":"keepalive","sequence_number":0}\n\n' + frames(0, 2), "close")
+    ],
     "a gap": [stream(2, frames(4, 4))],
     "no event": [stream(2, b"data: <p>\n\n"), stream(3, b"data: {}\n\n"), stream(4, b"data: []\n\n")],
     "cut off after each event": [stream(last) for last in range(6)],
@@ -139,6 +145,20 @@ async def test_after_any_break_every_event_comes_once(script: list[Answer]) -> N
     assert ended == STORED
     assert len(server.cursors) == len(script) + 1, "no more connections than that takes"
     assert server.cursors == sorted(server.cursors)
+
+
+async def test_it_resumes_at_its_cursor_and_says_nothing_of_a_break_that_is_over_at_once() -> None:
+    said: list[str] = []
+    async with serving([*map(stream, range(6)), WHOLE], [RUNNING]) as (server, url):
+        await asyncio.wait_for(follow(url, said), 10)
+    assert (server.cursors, server.looks, said) == ([-1, 0, 1, 2, 3, 4, 5], 0, [])
+
+
+async def test_it_waits_as_long_as_it_is_told() -> None:
+    began = time.monotonic()
+    async with serving([stream(2), status(503, retry_after="1"), WHOLE], [RUNNING]) as (_, url):
+        found, _ = await asyncio.wait_for(follow(url, []), 10)
+    assert (found, time.monotonic() - began >= 1) == (EVENTS, True)
 
 
 async def test_a_server_that_is_away_for_a_while() -> None:
@@ -161,8 +181,6 @@ async def test_a_server_that_is_away_for_a_while() -> None:
     assert said == ["Nothing answers. Trying again.", "Going on after event 2."], "one line an outage"
 
 
-EXPIRED = status(400, "The events are no longer kept.")
-RUNNING = json(STORED | {"status": "in_progress", "output": []})
 STORIES: dict[str, tuple[list[Answer], list[Answer], int, list[str]]] = {
     "the event log has expired": ([EXPIRED], [json(STORED)], 0, []),
     "it expires on the way": ([stream(2), EXPIRED], [json(STORED)], 3, []),
@@ -193,9 +211,11 @@ async def test_what_can_not_be_streamed_is_read_once_it_has_ended(
     script: list[Answer], stored: list[Answer], events: int, lines: list[str]
 ) -> None:
     said: list[str] = []
-    async with serving(script, stored) as (_, url):
+    async with serving(script, stored) as (server, url):
         found, ended = await asyncio.wait_for(follow(url, said), 10)
     assert (found, ended, said) == (EVENTS[:events], STORED, lines)
+    assert server.looks == len(stored)
+    assert len(server.cursors) == len(script) + (script[-1] is not EXPIRED) + len(stored) - 1, "a look, then a try"
 
 
 @pytest.mark.parametrize(
