@@ -1,7 +1,7 @@
 """How the house talks to Redis: two kinds of client, and scripts called by their digest.
 
-* `connect`: short commands; a bounded pool that waits for a free connection, a finite timeout, two quick retries (every
-  script of ours can be sent twice).
+* `connect`: short commands, those of one moment in one round trip; a bounded pool that waits for a free connection, a
+  finite timeout, two quick retries (every script of ours can be sent twice).
 * `connect_blocking`: one connection for blocking reads; no retry by the library, a deadline past the longest block.
 
 Both speak RESP2, and give stream replies raw: the event log reads them on the hot path.
@@ -17,6 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import NoScriptError
 
+from shared.batches import BatchingRedis
 from shared.settings import Settings
 
 _SCRIPTS = Path(__file__).parent / "scripts"
@@ -25,6 +26,7 @@ _SCRIPTS = Path(__file__).parent / "scripts"
 def connect(settings: Settings) -> Redis:
     """A client for short commands. Raises nothing: it connects at the first command."""
     return _client(
+        BatchingRedis,
         settings,
         connections=settings.redis_connections,
         timeout=settings.redis_timeout,
@@ -35,6 +37,7 @@ def connect(settings: Settings) -> Redis:
 def connect_blocking(settings: Settings, longest_block: float) -> Redis:
     """A client for one blocking read at a time, of at most `longest_block` seconds."""
     return _client(
+        Redis,
         settings,
         connections=1,
         timeout=longest_block + settings.redis_timeout,
@@ -42,7 +45,7 @@ def connect_blocking(settings: Settings, longest_block: float) -> Redis:
     )
 
 
-def _client(settings: Settings, *, connections: int, timeout: float, retry: Retry) -> Redis:
+def _client(kind: type[Redis], settings: Settings, *, connections: int, timeout: float, retry: Retry) -> Redis:
     pool = BlockingConnectionPool.from_url(
         settings.redis_url,
         max_connections=connections,
@@ -52,7 +55,7 @@ def _client(settings: Settings, *, connections: int, timeout: float, retry: Retr
         retry=retry,
         protocol=2,
     )
-    client = Redis.from_pool(pool)
+    client = kind.from_pool(pool)
     for command in ("XREAD", "XRANGE"):
         client.response_callbacks.pop(command, None)
     return client

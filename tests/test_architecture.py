@@ -25,7 +25,14 @@ MAY_IMPORT = {
 #: The only modules that may import these libraries. A name that ends in `*` stands for every module that begins so.
 DOORS = {
     "redis": {
-        *("shared.redis_client", "shared.store", "shared.event_log", "shared.presence", "shared.queue"),
+        *(
+            "shared.redis_client",
+            "shared.batches",
+            "shared.store",
+            "shared.event_log",
+            "shared.presence",
+            "shared.queue",
+        ),
         "shared.takeover",
         *("api.hub", "api.services", "api.submit", "api.subscribe", "api.operations", "api.error_handlers"),
         "api.cancellations",
