@@ -101,8 +101,8 @@ async def _in_time(leave: Awaitable[None]) -> None:
 
 def run(command: str, url: str, work: Work) -> int:
     """Connect and work. What goes wrong becomes one line on stderr, and an exit code."""
-    for file in (sys.stdout, sys.stderr):
-        file.reconfigure(errors="replace")  # type: ignore[union-attr]  # a character that a terminal can't show
+    for file in (sys.stdout, sys.stderr):  # a terminal can't show every character; a pipe or a file takes all of them
+        file.reconfigure(errors="replace", encoding=None if file.isatty() else "utf-8")  # type: ignore[union-attr]
     printer = Printer(sys.stdout, sys.stderr)
     try:
         return asyncio.run(_connected(url, work, printer))

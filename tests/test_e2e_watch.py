@@ -165,7 +165,7 @@ def test_submit_reads_stdin_and_in_the_background_prints_the_id_alone(
         code, out, err = start(stack, "submit", "--background", *arguments, stdin=stdin).end()
     assert (code, err) == (0, "")
     assert re.fullmatch(r"resp_\w{48}\n", out)
-    code, out, _ = start(stack, "watch", out.strip()).end()
+    code, out, _ = start(stack, "watch", out.strip(), environment={"PYTHONIOENCODING": "ascii"}).end()
     assert (code, out.strip()) == (0, "grüß dich")
 
 
