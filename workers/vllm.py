@@ -11,7 +11,6 @@ is always the cause.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final
 
 import aiohttp
@@ -42,29 +41,30 @@ class Vllm:
     """
 
     def __init__(self, settings: Settings, *, idle_limit: float = IDLE_LIMIT) -> None:
-        self._url = f"{upstream_root(settings)}/v1/responses"
+        self._url = httpx.URL(f"{upstream_root(settings)}/v1/responses")
         self._first_event_timeout = settings.first_event_timeout
         self._stall_timeout = settings.stall_timeout
         self._max_event_bytes = settings.max_event_bytes
         self._concurrency = settings.concurrency
         self._idle_limit = idle_limit
-        self._client = httpx.AsyncClient(
-            transport=AiohttpTransport(client=self._session, trust_env=False),
-            # `pool` bounds the whole way to a connection: the wait for a free one, the name look-up, the connect.
-            timeout=httpx.Timeout(None, connect=settings.connect_timeout, pool=settings.connect_timeout),
-            headers={
+        # The transport alone: what httpx's client adds (redirects, cookies, authentication) is not wanted here, and
+        # costs a turn as much as the request itself.
+        self._transport = AiohttpTransport(client=self._session, trust_env=False)
+        self._headers = httpx.Headers(
+            {
                 "Accept": "text/event-stream",
                 "Accept-Encoding": "identity",
                 "Content-Type": "application/json",
+                "User-Agent": "rejoinder",
                 **upstream_headers(settings),
-            },
-            # A load balancer's affinity cookie would tie all turns to one replica.
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-            trust_env=False,
+            }
         )
+        # `pool` bounds the whole way to a connection: the wait for a free one, the name look-up, the connect.
+        timeout = httpx.Timeout(None, connect=settings.connect_timeout, pool=settings.connect_timeout)
+        self._extensions = {"timeout": timeout.as_dict()}
 
     def _session(self) -> aiohttp.ClientSession:
-        """The transport calls this inside the running loop, once."""
+        """The transport calls this inside the running loop, once. No cookies: they would tie all turns to a replica."""
         connector = aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=self._idle_limit)
         return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
 
@@ -88,15 +88,17 @@ class Vllm:
 
     async def aclose(self) -> None:
         """Close every connection, also those in use."""
-        await self._client.aclose()
+        await self._transport.aclose()
 
     async def _post(self, body: Wire, deadline: float) -> httpx.Response:
         """The answer, its body not yet read."""
-        request = self._client.build_request("POST", self._url, content=encode(body))
+        request = httpx.Request(
+            "POST", self._url, headers=self._headers, content=encode(body), extensions=self._extensions
+        )
         with _faults():
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await self._client.send(request, stream=True)
+                    return await self._transport.handle_async_request(request)
             except TimeoutError:
                 raise breakdown(Fault.SILENT) from None
 
