@@ -1,6 +1,8 @@
 """The whole pipeline against its upstream alone: streams straight from the simulated vLLM, and through Rejoinder.
 
     python bench/pipeline.py [streams] [tokens] [tokens a second] [concurrency of the worker]
+    python bench/pipeline.py 300                # more tokens a second than two cores carry one by one
+    python bench/pipeline.py 300 200 50 100     # more streams than the worker runs at once: the rest waits its turn
 
 Both in one run, with one client, so the ratios mean something; the seconds depend on the machine. Every stream is
 checked: no number missing, repeated or out of order. A turn costs what streams of one token cost; a token, what is left
@@ -64,8 +66,10 @@ class Use(NamedTuple):
     peak: int
 
 
-def used(pid: int) -> Use:
-    """From /proc."""
+def used(pid: int, *, anew: bool = False) -> Use:
+    """From /proc. `anew`: the peak begins here."""
+    if anew:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
     times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     resident, peak = (int(status[name].split()[0]) for name in ("VmRSS", "VmHWM"))
@@ -116,9 +120,7 @@ async def burst(url: str, count: int, tokens: int, pids: dict[str, int]) -> Burs
         for n in range(count)
     ]
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        for pid in pids.values():
-            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
-        before, began = {part: used(pid) for part, pid in pids.items()}, time.perf_counter()
+        before, began = {part: used(pid, anew=True) for part, pid in pids.items()}, time.perf_counter()
         streams = await asyncio.gather(*(read(session, url, body) for body in bodies))
         wall = time.perf_counter() - began
         return Burst(streams, wall, before, {part: used(pid) for part, pid in pids.items()})
@@ -134,7 +136,7 @@ def told(name: str, load: Load, turns: Burst, whole: Burst) -> None:
     print(f"{name:9} wall {whole.wall:6.2f} s = {whole.wall / ideal:.2f} x ideal, ", end="")
     print(f"first delta p50 {p50:.0f} p99 {p99:.0f} ms")
     print(f"  {deltas} deltas, every stream in order and whole: {in_order}")
-    print(f"  {'':14} {'us a turn':>9} {'us a token':>10} {'MiB before':>10} {'peak':>6} {'after':>6} {'KiB a stream':>12}")
+    print(f"  {'':14} us a turn us a token MiB before   peak  after KiB a stream")
     for part, after in sorted(whole.after.items()):
         turn, token = turns.cpu(part) / load.count, (whole.cpu(part) - turns.cpu(part)) / load.count / load.tokens
         if turn + token < 2e-5:
@@ -148,8 +150,9 @@ def told(name: str, load: Load, turns: Burst, whole: Burst) -> None:
 async def run(load: Load, ready: str, simulator: str, parent: int) -> None:
     """Measure both ways and print."""
     root = ready.removeprefix("ready ").removesuffix("/v1")
-    async with aiohttp.ClientSession() as session:
-        await session.post(f"{simulator}/simulator/faults", json={"next": None, "tokens_per_second": load.pace})
+    faults = {"next": None, "tokens_per_second": load.pace}
+    async with aiohttp.ClientSession() as session, session.post(f"{simulator}/simulator/faults", json=faults) as answer:
+        answer.raise_for_status()
     pids = parts(parent)
     for name, url in (("direct", simulator), ("rejoinder", root)):
         await burst(url, 10, 1, pids)
