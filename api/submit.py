@@ -22,7 +22,7 @@ from shared.queue import TurnQueue
 from shared.record import Record
 from shared.replay import ReplayPolicy, effective_context, ensure_replayable
 from shared.request import ResponseRequest
-from shared.response import Status
+from shared.response import Status, wants_summary
 from shared.settings import Settings
 from shared.store import Creation, ResponseStore
 
@@ -81,6 +81,7 @@ class Submissions:
             options=request.options,
             seed=seed if seed is not None else secrets.randbelow(2**31),
             reasoning_context=effective_context(request.options, policy),
+            mirror=self._settings.mirror_reasoning_as_summary and wants_summary(request.options),
             parent=parent,
         )
 

@@ -32,6 +32,7 @@ from shared.drafts import Draft, starting
 from shared.events import PublicEvent
 from shared.ids import new_item_id
 from shared.json_codec import Wire
+from shared.mirror import Mirror
 from shared.normalize import normalize
 from shared.output import Closed, Done, Dropped, Slots
 from shared.upstream_events import Finished, Place, Skipped, TextDelta, UpstreamEvent
@@ -56,14 +57,15 @@ class Accumulator:
     """One response in the making.
 
     `ending` is None until the terminal event was read, or `fail` called; nothing is read after that. `skipped` counts
-    what could not be used, by reason.
+    what could not be used, by reason. With `mirror`, subscribers see reasoning as a summary too (`shared/mirror`).
     """
 
-    def __init__(self, next_sequence_number: int = 0) -> None:
+    def __init__(self, next_sequence_number: int = 0, *, mirror: bool = False) -> None:
         self.ending: Ending | None = None
         self.skipped: Counter[str] = Counter()
         self._slots = Slots()
-        self._announcer = Announcer(self._slots, next_sequence_number)
+        self._mirror = Mirror() if mirror else None
+        self._announcer = Announcer(self._slots, next_sequence_number, self._mirror)
         self._arrivals = Arrivals(self._slots, self._announcer, self.skipped)
 
     @property
@@ -101,7 +103,8 @@ class Accumulator:
 
     def absorb(self, event: PublicEvent) -> None:
         """Take in an event of the public log: it was given out before, so nothing is held and nothing comes of it."""
-        self._take(normalize(event.wire()))
+        if self._mirror is None or self._mirror.is_upstreams(event):
+            self._take(normalize(event.wire()))
         self._announcer.complete_all()
         self._announcer.forget(event.sequence_number + 1)
 

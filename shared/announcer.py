@@ -8,32 +8,39 @@ from collections.abc import Iterable
 
 from shared import item_events
 from shared.drafts import Draft, is_blank_message
-from shared.events import PublicEvent
+from shared.events import ITEM_DONE, PublicEvent
 from shared.item_events import Unnumbered
 from shared.json_codec import Wire, encode
+from shared.mirror import Mirror
 from shared.output import Closed, Done, Dropped, Slot, Slots
 
 
 class Announcer:
     """Turns states of slots into public events, in order and numbered."""
 
-    def __init__(self, slots: Slots, next_sequence_number: int) -> None:
+    def __init__(self, slots: Slots, next_sequence_number: int, mirror: Mirror | None) -> None:
         self.next_sequence_number = next_sequence_number
+        self._mirror = mirror
         self._slots = slots
         self._announced = 0
         self._frontier = 0  # the lowest slot that is neither announced nor dropped
         self._held: Slot | None = None
         self._out: list[PublicEvent] = []
 
-    def number(self, event_type: str, body: Wire) -> PublicEvent:
+    def number(self, event_type: str, body: Wire, stored: Wire | None = None) -> PublicEvent:
         """Give an event the next sequence number: the one place where they are given."""
-        event = PublicEvent(event_type, self.next_sequence_number, body)
+        event = PublicEvent(event_type, self.next_sequence_number, body, stored)
         self.next_sequence_number += 1
         return event
 
     def say(self, event: Unnumbered) -> None:
         """Tell one event."""
-        self._out.append(self.number(*event))
+        if self._mirror is None:
+            self._out.append(self.number(*event))
+            return
+        for event_type, body in self._mirror.reflect(event):
+            differs = event_type == ITEM_DONE and body["item"] is not event[1]["item"]
+            self._out.append(self.number(event_type, body, event[1]["item"] if differs else None))
 
     def say_all(self, events: Iterable[Unnumbered]) -> None:
         """Tell several."""

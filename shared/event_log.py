@@ -103,7 +103,7 @@ class EventLog:
         for event in append.events:
             arguments += log_entry(event)
             if event.type == ITEM_DONE:
-                items += (event.body["output_index"], encode(event.body["item"]))
+                items += (event.body["output_index"], encode(event.stored or event.body["item"]))
         return _APPEND.command(names, [*arguments, *items])
 
     async def read(self, response_id: str, after: int, count: int) -> list[tuple[int, LogEntry]]:
@@ -112,11 +112,11 @@ class EventLog:
         found = await command(self._client, "XRANGE", key, f"({entry_id(after)}", "+", "COUNT", count)
         return [read_entry(entry) for entry in found]
 
-    async def folded(self, response_id: str) -> Accumulator:
-        """The whole log, folded. Raises `ValueError` where it can't be read."""
-        accumulator, after = Accumulator(), -1
+    async def folded(self, record: Record) -> Accumulator:
+        """The whole log of a response, folded. Raises `ValueError` where it can't be read."""
+        accumulator, after = Accumulator(mirror=record.mirror), -1
         while True:
-            entries = await self.read(response_id, after, _FOLDED_AT_ONCE)
+            entries = await self.read(record.response_id, after, _FOLDED_AT_ONCE)
             fold((public_event(number, entry) for number, entry in entries), accumulator)
             if len(entries) < _FOLDED_AT_ONCE:
                 return accumulator

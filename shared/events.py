@@ -27,11 +27,15 @@ _TYPE_NAME = re.compile(r"[A-Za-z0-9_.:-]{3,128}")
 
 
 class PublicEvent(NamedTuple):
-    """One event as subscribers see it. `body` is the wire event without `type` and `sequence_number`."""
+    """One event as subscribers see it. `body` is the wire event without `type` and `sequence_number`.
+
+    `stored` is the item that an `output_item.done` saves, where that is not the one it shows (`shared/mirror`).
+    """
 
     type: str
     sequence_number: int
     body: Wire
+    stored: Wire | None = None
 
     def wire(self) -> Wire:
         """The whole wire event."""

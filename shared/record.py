@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
 from shared.json_codec import Wire, decode, encode
+from shared.mirror import mirrored
 from shared.replay import ReasoningContext
 from shared.response import Status, response_object
 
@@ -55,6 +56,7 @@ class Record:
     """One response. `options` is the request without its input; items are wire dicts, losslessly.
 
     `cancelled` says that somebody asked for its cancel, at whatever `status` it is: it can only end as cancelled.
+    `mirror` says that subscribers see reasoning as a summary too; `output` holds what the upstream sent all the same.
     """
 
     response_id: str
@@ -68,6 +70,7 @@ class Record:
     failures: int = 0
     sequence: int = 0
     cancelled: bool = False
+    mirror: bool = False
     ending: Ending | None = None
     output: Sequence[Wire] = field(default=())
 
@@ -94,7 +97,7 @@ class Record:
             created_at=self.created_at,
             options=self.options,
             status=self.status,
-            output=list(self.output),
+            output=[mirrored(item) for item in self.output] if self.mirror else list(self.output),
             usage=ending.usage,
             error=ending.error,
             incomplete_details=ending.incomplete_details,
@@ -121,6 +124,7 @@ class Record:
             "reasoning_context": self.reasoning_context,
             "store": int(self.store),
             "parent": self.parent or "",
+            "mirror": int(self.mirror),
             "inputs": len(items),
         } | {f"input:{index}": encode(item) for index, item in enumerate(items)}
 
@@ -141,6 +145,7 @@ class Record:
             failures=int(fields[b"failures"]),
             sequence=int(fields[b"sequence"]),
             cancelled=b"cancelled" in fields,
+            mirror=fields.get(b"mirror") == b"1",
             ending=Ending(status=status, **decode(ending)) if ending else None,
             output=tuple(output),
         )
@@ -158,5 +163,6 @@ HEAD = (
     "failures",
     "sequence",
     "cancelled",
+    "mirror",
     "ending",
 )

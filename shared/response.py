@@ -100,9 +100,17 @@ def response_object(
     }
 
 
+def wants_summary(options: Wire) -> bool:
+    """Whether a request asks for summaries of its reasoning."""
+    return bool(_summary(options.get("reasoning") or {}))
+
+
+def _summary(asked: Wire) -> str | None:
+    return asked.get("summary") or asked.get("generate_summary")
+
+
 def _reasoning(asked: Wire, context: str) -> Wire:
-    summary = asked.get("summary") or asked.get("generate_summary")
-    return {"effort": asked.get("effort"), "summary": summary, "context": context}
+    return {"effort": asked.get("effort"), "summary": _summary(asked), "context": context}
 
 
 def _cache_options(asked: Wire | None) -> Wire | None:

@@ -53,6 +53,8 @@ class Settings(BaseSettings):
 
     #: What `reasoning.context: auto` means, by model; models not named here use `all_turns`.
     reasoning_context: dict[str, Literal["all_turns", "current_turn"]] = {}
+    #: A client that asks for reasoning summaries gets the reasoning as one, since vLLM gives none.
+    mirror_reasoning_as_summary: bool = False
     #: Added to the upstream body's `chat_template_kwargs`, by model: what makes its template keep earlier reasoning.
     chat_template_kwargs: dict[str, dict[str, object]] = {}
 

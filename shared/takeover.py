@@ -58,10 +58,11 @@ class Takeover:
 
     async def _folded(self, record: Record) -> Accumulator:
         with suppress(ValueError):
-            accumulator = await self._event_log.folded(record.response_id)
+            accumulator = await self._event_log.folded(record)
             if accumulator.next_sequence_number == record.sequence:
                 return accumulator
-        return Accumulator(record.sequence)  # a log that can't be read: end it with nothing, but end it
+        # A log that can't be read: end it with nothing, but end it.
+        return Accumulator(record.sequence, mirror=record.mirror)
 
 
 def _ending(record: Record) -> Ending:

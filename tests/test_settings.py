@@ -27,7 +27,7 @@ def rows(section: str) -> list[list[str]]:
 def shown(default: Any) -> str:
     if default is None:
         return "none"
-    return f"`{encode(default).decode() if isinstance(default, dict) else default}`"
+    return f"`{encode(default).decode() if isinstance(default, dict | bool) else default}`"
 
 
 def test_every_setting_stands_in_readme_with_its_default_and_no_other() -> None:
@@ -42,6 +42,7 @@ def test_every_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
         "log_level": "error",
         "reasoning_context": '{"m":"current_turn"}',
         "chat_template_kwargs": '{"m":{"k":1}}',
+        "mirror_reasoning_as_summary": "true",
     }
     for name, field in Settings.model_fields.items():
         text = f"{field.default}1"  # another text, another number

@@ -59,7 +59,7 @@ async def run_turn(response_id: str, claim_token: str, context: TurnContext) -> 
         return
     try:
         with context.leases.held(record) as lease:
-            await Turn(record, Accumulator(record.sequence), context).run(lease)
+            await Turn(record, Accumulator(record.sequence, mirror=record.mirror), context).run(lease)
     except LeaseLost:
         _log.info("%s: no longer ours, stopped", response_id)
 

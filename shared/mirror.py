@@ -1,0 +1,102 @@
+"""Reasoning told as a summary too, for clients that show nothing else of it. Pure.
+
+Law: the mirrored summary exists in what subscribers see and nowhere else: what is stored, and replayed, is what the
+upstream sent. An item has one mirrored part, its reasoning texts joined by LF; a summary that the upstream gives wins.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from shared.events import ITEM_DONE, PublicEvent
+from shared.item_events import Unnumbered
+from shared.json_codec import Wire
+
+_TEXT_DELTA: Final = "response.reasoning_text.delta"
+_PART: Final = "response.reasoning_summary_part"
+_TEXT: Final = "response.reasoning_summary_text"
+#: Of the upstream's own events about the mirrored part, those that the mirror has told in their place.
+_TOLD: Final = frozenset({f"{_PART}.added", f"{_TEXT}.delta"})
+
+
+@dataclass(slots=True)
+class _Reflection:
+    """What was told of one item's summary. `part` is the reasoning text that the last delta was of."""
+
+    begun: bool = False
+    upstreams: bool = False
+    closed: bool = False
+    part: int | None = None
+
+
+class Mirror:
+    """One for a response: it remembers what was told of each item's summary."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, _Reflection] = {}
+
+    def reflect(self, event: Unnumbered) -> list[Unnumbered]:
+        """The events that are told in this one's place: itself, as a rule, and what mirrors it."""
+        name, body = event
+        if name == _TEXT_DELTA:
+            return [event, *self._delta(body)]
+        if name.startswith((_PART, _TEXT)):
+            return [event] if self._is_told(name, body) else []
+        if name == ITEM_DONE and body["item"]["type"] == "reasoning":
+            return self._done(body)
+        return [event]
+
+    def is_upstreams(self, event: PublicEvent) -> bool:
+        """Whether an event of a log came from the upstream, rather than from a mirror, the ones before reflected."""
+        return not event.type.startswith((_PART, _TEXT)) or self._is_told(event.type, event.body)
+
+    def _of(self, item_id: str) -> _Reflection:
+        return self._items.setdefault(item_id, _Reflection())
+
+    def _delta(self, body: Wire) -> list[Unnumbered]:
+        reflection = self._of(body["item_id"])
+        if reflection.upstreams:
+            return []
+        opening = [] if reflection.begun else [_opening(body)]
+        gap = "\n" if reflection.begun and body["content_index"] != reflection.part else ""
+        reflection.begun, reflection.part = True, body["content_index"]
+        return [*opening, (f"{_TEXT}.delta", {**_place(body), "delta": gap + body["delta"]})]
+
+    def _is_told(self, name: str, body: Wire) -> bool:
+        reflection = self._of(body["item_id"])
+        reflection.upstreams = reflection.upstreams or not reflection.begun
+        if reflection.upstreams or body["summary_index"] != 0:
+            return True
+        reflection.closed = reflection.closed or name == f"{_PART}.done"
+        return name not in _TOLD
+
+    def _done(self, body: Wire) -> list[Unnumbered]:
+        item = body["item"]
+        reflection = self._items.pop(item["id"], _Reflection())
+        shown = mirrored(item)
+        place = {"item_id": item["id"], "output_index": body["output_index"]}
+        events: list[Unnumbered] = []
+        if (reflection.begun or shown is not item) and not reflection.closed and not reflection.upstreams:
+            part = (shown.get("summary") or [{"type": "summary_text", "text": ""}])[0]
+            if not reflection.begun:
+                events = [_opening(place), (f"{_TEXT}.delta", {**_place(place), "delta": part["text"]})]
+            events.append((f"{_TEXT}.done", {**_place(place), "text": part["text"]}))
+            events.append((f"{_PART}.done", {**_place(place), "part": part}))
+        return [*events, (ITEM_DONE, {**body, "item": shown})]
+
+
+def mirrored(item: Wire) -> Wire:
+    """The item as subscribers see it: the very same where there is nothing to mirror."""
+    if item["type"] != "reasoning" or item.get("summary"):
+        return item
+    texts = [part["text"] for part in item.get("content") or () if part["type"] == "reasoning_text"]
+    if not any(texts):
+        return item
+    return {**item, "summary": [{"type": "summary_text", "text": "\n".join(texts)}]}
+
+
+def _place(body: Wire) -> Wire:
+    return {"item_id": body["item_id"], "output_index": body["output_index"], "summary_index": 0}
+
+
+def _opening(body: Wire) -> Unnumbered:
+    return f"{_PART}.added", {**_place(body), "part": {"type": "summary_text", "text": ""}}
