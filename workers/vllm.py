@@ -49,7 +49,7 @@ class Vllm:
         self._idle_limit = idle_limit
         # The transport alone: what httpx's client adds (redirects, cookies, authentication) is not wanted here, and
         # costs a turn as much as the request itself.
-        self._transport = AiohttpTransport(client=self._session, trust_env=False)
+        self._transport: httpx.AsyncBaseTransport = AiohttpTransport(client=self._session, trust_env=False)
         self._headers = httpx.Headers(
             {
                 "Accept": "text/event-stream",
