@@ -134,18 +134,15 @@ class Accumulator:
 
     def _reconcile(self, snapshot: list[tuple[int, Wire]], status: str) -> None:
         """The final snapshot fills in what never streamed. It adds nothing twice and changes nothing that was told."""
-        taken = {slot.number for _, item in snapshot if (slot := self._slots.known(item)) is not None}
-        for position, item in snapshot:
-            try:
-                slot = self._slots.match(item, position, taken)
-            except LookupError:
-                self.skipped["ambiguous"] += 1
-                continue
+        matched = self._slots.matched(snapshot)
+        if unmatched := len(snapshot) - len(matched):
+            self.skipped["ambiguous"] += unmatched
+        for position, item, found in matched:
+            slot = found or self._slots.known(item)  # a snapshot may hold an item twice
             if slot is None:
                 own = item.get("id")
                 place = Place(position, own if isinstance(own, str) and own else new_item_id(item["type"]))
                 slot = self._slots.add(item["type"], place, Draft(item["type"], place.item_id or "", starting(item)))
-            taken.add(slot.number)
             if isinstance(slot.state, Draft):
                 fields = {key: value for key, value in item.items() if (key, value) != ("status", "in_progress")}
                 self._arrivals.close(slot, slot.state, fields, status)

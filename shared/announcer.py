@@ -7,7 +7,7 @@ change. Whatever waits is only state: announcing an item tells all of it as it s
 from collections.abc import Iterable
 
 from shared import item_events
-from shared.drafts import Draft, is_blank_message
+from shared.drafts import Draft
 from shared.events import ITEM_DONE, PublicEvent
 from shared.item_events import Unnumbered
 from shared.json_codec import Wire, encode
@@ -52,19 +52,22 @@ class Announcer:
         events, self._out = self._out, []
         return events
 
-    def hold(self, slot: Slot) -> None:
-        """Keep back the `output_item.done` of a slot that is just closing."""
-        self._held = slot
+    def closed(self, slot: Slot) -> None:
+        """The slot has just closed: its `output_item.done` is held, unless a later item waits to be told already."""
+        if self._held is None or slot.number >= self._held.number:
+            self._held = slot
+        elif slot.index is not None:
+            self.complete(slot)
+        self.advance()
 
-    def release(self, about: Slot | None, item_type: str | None = None) -> None:
-        """An event has come, about that item or about a new one of that type: tell the held `output_item.done`.
+    def release(self, about: Slot | None) -> None:
+        """An event has come about that item, or about none: tell the held `output_item.done`.
 
-        Not if it is about that very item, and not if it is about a message of white space: that may turn out to be no
-        item, and the held one the last after all.
+        Not if it is about that very item or an earlier one, nor if about a message of white space, that may turn out to
+        be no item: the held one may be the last after all.
         """
         held = self._held
-        may_be_none = item_type == "message" if about is None else _is_noise(about)
-        if held is None or held is about or may_be_none:
+        if held is None or (about is not None and (about.number <= held.number or about.noise)):
             return
         self._held = None
         if held.index is not None:
@@ -74,7 +77,7 @@ class Announcer:
     def advance(self) -> None:
         """Announce what can be announced, in slot order; drop what turns out to be no item."""
         while (slot := self._slots.at(self._frontier)) is not None:
-            if _is_noise(slot):
+            if slot.noise:
                 if isinstance(slot.state, Draft) or slot is self._held or not self._something_to_show():
                     return
                 slot.state = Dropped()
@@ -107,7 +110,7 @@ class Announcer:
 
     def drop_noise(self) -> None:
         """Drop the messages of white space that nobody saw, unless there is nothing else."""
-        noise = [slot for slot in self._slots if _is_noise(slot)]
+        noise = [slot for slot in self._slots if slot.noise]
         if self._something_to_show():
             for slot in noise:
                 slot.state = Dropped()
@@ -133,12 +136,4 @@ class Announcer:
         self.say_all(item_events.forwarded(slot, *event) for event in slot.waiting)
 
     def _something_to_show(self) -> bool:
-        return any(not isinstance(slot.state, Dropped) and not _is_noise(slot) for slot in self._slots)
-
-
-def _is_noise(slot: Slot) -> bool:
-    """A message of white space, so far, that nobody saw."""
-    if slot.index is not None:
-        return False
-    state = slot.state
-    return state.blank if isinstance(state, Draft) else isinstance(state, Closed) and is_blank_message(state.item)
+        return any(not isinstance(slot.state, Dropped) and not slot.noise for slot in self._slots)

@@ -131,9 +131,8 @@ class Arrivals:
     def _text(self, kind: TextKind, place: Place, part: Wire | None = None) -> _Found | None:
         """The text that an event is about, made where there is none; None where it can't be told, or is over."""
         try:
-            slot = self._slots.find(kind.item_type, place)
-            self._announcer.release(slot, kind.item_type)
-            slot = slot or self._new_item(kind.item_type, place, {})
+            slot = self._slots.find(kind.item_type, place) or self._new_item(kind.item_type, place, {})
+            self._announcer.release(slot)
             draft = slot.state
             if not isinstance(draft, Draft):
                 self._skipped["late"] += 1
@@ -170,16 +169,18 @@ class Arrivals:
     def _new_item(self, item_type: str, place: Place, known: Wire) -> Slot:
         draft = Draft(item_type, place.item_id or new_item_id(item_type), known)
         slot = self._slots.add(item_type, place, draft)
+        self._announcer.release(slot)
         self._announcer.advance()
         return slot
 
     def _item_added(self, event: ItemAdded) -> None:
         item = event.item
         slot = self._slots.find_added(item["type"], event.place)
-        self._announcer.release(slot, item["type"])
         if slot is None:
             self._new_item(item["type"], event.place, item)
-        elif isinstance(slot.state, Draft) and not slot.state.announced:
+            return
+        self._announcer.release(slot)
+        if isinstance(slot.state, Draft) and not slot.state.announced:
             slot.state.learn(item)
             self._announcer.advance()
 
@@ -190,12 +191,11 @@ class Arrivals:
         except LookupError:
             self._skipped["ambiguous"] += 1
             return
-        self._announcer.release(slot, item["type"])
         slot = slot or self._new_item(item["type"], event.place, starting(item))
+        self._announcer.release(slot)
         if isinstance(slot.state, Draft):
-            self._announcer.hold(slot)
             self.close(slot, slot.state, item, "completed")
-            self._announcer.advance()
+            self._announcer.closed(slot)
         else:
             self.compare(slot, item)
 
@@ -204,9 +204,8 @@ class Arrivals:
         slot = self._slots.named(event.place)
         if slot is not None and isinstance(slot.state, Draft):
             self._announcer.release(slot)
-            self._announcer.hold(slot)
             self.close(slot, slot.state, {}, "completed")
-            self._announcer.advance()
+            self._announcer.closed(slot)
 
     def _forward(self, event: Forwarded) -> None:
         if event.place.output_index is None and event.place.item_id is None:

@@ -6,13 +6,16 @@ upstreams share one index between items; else the index leads to the item of the
 that finds its index taken, or has none, gets the lowest free slot. Between two that fit nothing is guessed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from itertools import zip_longest
+from typing import Any, TypeAlias, TypeVar, assert_never
 
-from shared.drafts import Draft
+from shared.drafts import Draft, is_blank_message
 from shared.json_codec import Wire
 from shared.upstream_events import Place
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,28 @@ class Slot:
     state: State
     index: int | None = None
     waiting: list[tuple[str, Wire]] = field(default_factory=list)
+
+    @property
+    def call_id(self) -> Any:
+        """What a call answers to, if it is one and that is known."""
+        match self.state:
+            case Draft():
+                return self.state.known.get("call_id")
+            case Closed() | Done():
+                return self.state.item.get("call_id")
+            case _:
+                return None
+
+    @property
+    def noise(self) -> bool:
+        """A message of white space, so far, that nobody saw."""
+        match self.state:
+            case Draft():
+                return self.index is None and self.state.blank
+            case Closed():
+                return self.index is None and is_blank_message(self.state.item)
+            case _:
+                return False
 
     @property
     def size(self) -> int:
@@ -125,30 +150,56 @@ class Slots:
         self._by_id[item_type, draft.id] = slot
         return slot
 
+    def matched(self, snapshot: Sequence[tuple[int, Wire]]) -> list[tuple[int, Wire, Slot | None]]:
+        """The items of the final snapshot, each with its position and its slot, None where it is a new item.
+
+        An item is known by its id, a call also by its `call_id`. What is left under ids drawn anew goes by order, where
+        as many items of the type are left (messages of white space counted or not), else by place; an item that could
+        then still be one of several is left out, since adding it could make it stand twice.
+        """
+        slots: dict[int, Slot | None] = {at: slot for at, item in snapshot if (slot := self.known(item)) is not None}
+        calls = _once((slot.type, slot.call_id, slot) for slot in self)
+        unknown = _once((item["type"], item.get("call_id"), at) for at, item in snapshot if at not in slots)
+        slots |= {at: calls[call] for call, at in unknown.items() if call in calls}
+        taken = {slot.number for slot in slots.values() if slot is not None}
+        rest: dict[str, list[int]] = {}
+        for at, item in snapshot:
+            if at not in slots:
+                rest.setdefault(item["type"], []).append(at)
+        for item_type, positions in rest.items():
+            left = [slot for slot in self if slot.type == item_type and slot.number not in taken]
+            slots |= _paired(positions, left)
+        return [(at, item, slots[at]) for at, item in snapshot if at in slots]
+
     def known(self, item: Wire) -> Slot | None:
         """The slot of the item's own id."""
-        item_id = item.get("id")
-        return self._by_id.get((item["type"], item_id)) if isinstance(item_id, str) else None
-
-    def match(self, item: Wire, position: int, taken: set[int]) -> Slot | None:
-        """The slot of an item of the final snapshot: by id, by place, or as the only one left of its type.
-
-        `taken` are the numbers of slots that other items of the snapshot fit better. Raises `LookupError` where several
-        are left: adding the item could make it stand twice.
-        """
-        if (slot := self.known(item)) is not None:
-            return slot
-        item_type = item["type"]
-        slot = self._by_number.get(position)
-        if slot is not None and slot.type == item_type and slot.number not in taken:
-            return slot
-        left = [slot for slot in self if slot.type == item_type and slot.number not in taken]
-        if len(left) > 1:
-            raise LookupError
-        return left[0] if left else None
+        own = item.get("id")
+        return self._by_id.get((item["type"], own)) if isinstance(own, str) else None
 
     def _only_open(self, item_type: str) -> Slot | None:
         fitting = [slot for slot in self if slot.type == item_type and isinstance(slot.state, Draft)]
         if len(fitting) > 1:
             raise LookupError
         return fitting[0] if fitting else None
+
+
+def _paired(positions: list[int], left: list[Slot]) -> dict[int, Slot | None]:
+    """Items of one type, by their positions, with the slots of that type; without those that could be several."""
+    for slots in (left, [slot for slot in left if not slot.noise]):
+        if len(slots) == len(positions):
+            return dict(zip(positions, slots, strict=True))
+    placed: dict[int, Slot | None] = {slot.number: slot for slot in left if slot.number in positions}
+    others = [slot for slot in left if slot.number not in positions]
+    unplaced = [at for at in positions if at not in placed]
+    if len(others) > 1:
+        return placed
+    return placed | dict(zip_longest(unplaced, others[: len(unplaced)]))
+
+
+def _once(calls: Iterable[tuple[str, Any, _T]]) -> dict[tuple[str, str], _T]:
+    """By type and `call_id`, what only one call has."""
+    found: dict[tuple[str, str], _T | None] = {}
+    for item_type, call_id, one in calls:
+        if call_id and isinstance(call_id, str):
+            found[item_type, call_id] = None if (item_type, call_id) in found else one
+    return {call: one for call, one in found.items() if one is not None}
