@@ -65,7 +65,8 @@ class Turn:
         self._engine.totals["prompt_tokens"] += self._prompt_tokens
         self._engine.running += 1
         try:
-            await (self._stream if record.stream else self._plain)(send, faults, record)
+            streams = record.stream and not faults.answer_json
+            await (self._stream if streams else self._plain)(send, faults, record)
         finally:
             self._engine.running -= 1
             written = self._generation.tokens if record.ending == "finished" else record.deltas

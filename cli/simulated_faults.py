@@ -38,6 +38,8 @@ class Faults(BaseModel):
     garbage_after: Count | None = None
     #: The body ends cleanly, with no `response.completed`.
     omit_completed: bool = False
+    #: Answer in plain JSON although a stream was asked for, as some upstreams do.
+    answer_json: bool = False
     #: Answer with this HTTP status instead, and with `refuse_body` or an error body of vLLM's.
     refuse: Annotated[int, Field(ge=400, le=599)] | None = None
     refuse_body: Any = None

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from shared.events import is_type_name
 from shared.item_shape import tidy, well_formed, well_formed_beside
 from shared.json_codec import Wire, decode_foreign
-from shared.terminal_shape import ENDINGS, failed, finished
+from shared.terminal_shape import ENDINGS, answered, failed, finished
 from shared.upstream_events import (
     AnnotationAdded,
     Forwarded,
@@ -49,6 +49,16 @@ def read_event(data: bytes) -> UpstreamEvent:
     except ValueError:
         return Skipped("not_json")
     return normalize(wire)
+
+
+def read_answer(data: bytes) -> UpstreamEvent:
+    """A whole body of JSON, as the one event that it stands for; `Skipped` where it is neither Response nor error."""
+    try:
+        wire = decode_foreign(data)
+    except ValueError:
+        return Skipped("not_json")
+    ending = answered(wire) if isinstance(wire, dict) else None
+    return Skipped("no_response") if ending is None else ending
 
 
 def normalize(wire: object) -> UpstreamEvent:
@@ -97,6 +107,8 @@ def _logprobs(wire: Wire) -> list[Wire] | None:
 
 def _text_delta(wire: Wire, kind: TextKind) -> TextDelta:
     delta = wire.get("delta")
+    if isinstance(delta, dict):
+        delta = delta.get("text")  # OpenAI's first `reasoning.delta`
     if not isinstance(delta, str):
         raise _Unreadable("bad_delta")
     return TextDelta(_place(wire, kind.part_key), kind, delta, _logprobs(wire))
@@ -182,7 +194,7 @@ def _readers() -> dict[str, _Reader]:
         kind.done_event: lambda wire, kind=kind: _text_done(wire, kind)  # type: ignore[misc] # mypy: defaults in lambdas
         for kind in TextKind
     }
-    texts["response.reasoning.done"] = texts[TextKind.REASONING_TEXT.done_event]
+    texts |= {f"{alias}.done": texts[kind.done_event] for alias, kind in _ALIASES.items()}
     return texts | {
         "response.output_item.added": _item_added,
         "response.output_item.done": _item_done,
@@ -193,6 +205,7 @@ def _readers() -> dict[str, _Reader]:
         "response.reasoning_summary_part.added": lambda wire: _known_part(wire, TextKind.SUMMARY_TEXT, done=False),
         "response.reasoning_summary_part.done": lambda wire: _known_part(wire, TextKind.SUMMARY_TEXT, done=True),
         "response.output_text.annotation.added": _annotation,
+        "response.output_text_annotation.added": _annotation,
         "error": failed,
         "keepalive": _lifecycle,
         "response.created": _lifecycle,
@@ -202,7 +215,14 @@ def _readers() -> dict[str, _Reader]:
     }
 
 
-_DELTAS: Final = {kind.delta_event: kind for kind in TextKind} | {"response.reasoning.delta": TextKind.REASONING_TEXT}
+#: Other names of a text's events: Open Responses' and OpenAI's first ones.
+_ALIASES: Final = {
+    "response.reasoning": TextKind.REASONING_TEXT,
+    "response.reasoning_summary": TextKind.SUMMARY_TEXT,
+}
+_DELTAS: Final = {kind.delta_event: kind for kind in TextKind} | {
+    f"{alias}.delta": kind for alias, kind in _ALIASES.items()
+}
 _PART_KINDS: Final = {
     kind.part_type: kind for kind in (TextKind.OUTPUT_TEXT, TextKind.REFUSAL, TextKind.REASONING_TEXT)
 }

@@ -47,6 +47,16 @@ def finished(wire: Wire) -> Finished:
     )
 
 
+def answered(body: Wire) -> Finished | None:
+    """A JSON body in the place of a stream: a Response that has ended, or an error; None for anything else."""
+    if isinstance(body.get("output"), list) and body.get("status", "completed") in ENDINGS.values():
+        return finished({"type": "response.completed", "response": body})
+    if body.get("error") or body.get("object") == "error":
+        # `{"object": "error", "code": …}` is how vLLM before 0.10 spelled it.
+        return failed(body)
+    return None
+
+
 def _final_item(item: object) -> Wire | None:
     return tidy(item) if isinstance(item, dict) and well_formed(item) else None
 

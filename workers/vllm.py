@@ -18,15 +18,17 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from shared.json_codec import Wire, encode
-from shared.normalize import read_event
 from shared.settings import Settings
 from shared.upstream_address import upstream_headers, upstream_root
 from shared.upstream_events import Finished, Skipped, UpstreamEvent
+from workers.answers import AnswerDecoder, NoAnswer
 from workers.refusals import Fault, breakdown, refusal
-from workers.sse import EventTooLarge, SseDecoder
+from workers.sse import EventTooLarge
 
 #: vLLM's server closes a connection that was idle for 5 s; a request sent at that moment would be lost.
 IDLE_LIMIT: Final = 4.0
+#: Content types of answers. Which of them it is doesn't matter: the body says whether it is a stream.
+_ANSWERS: Final = {"text/event-stream", "application/json", "text/plain", ""}
 #: How long a finished answer may take to end its body, before its connection is given up.
 _TAIL_TIMEOUT: Final = 0.05
 #: How much of an error body is read, and for how long at most.
@@ -80,7 +82,7 @@ class Vllm:
         deadline = asyncio.get_running_loop().time() + self._first_event_timeout
         response = await self._post(body, deadline)
         try:
-            await _ensure_event_stream(response)
+            await _ensure_answer(response)
             async with aclosing(self._events(response, deadline)) as events:
                 yield events
         finally:
@@ -103,7 +105,7 @@ class Vllm:
                 raise breakdown(Fault.SILENT) from None
 
     async def _events(self, response: httpx.Response, deadline: float) -> AsyncGenerator[list[UpstreamEvent], None]:
-        decoder = SseDecoder(self._max_event_bytes)
+        decoder = AnswerDecoder(self._max_event_bytes)
         reads = response.aiter_raw()
         clock = asyncio.get_running_loop().time
         begun = False
@@ -113,7 +115,7 @@ class Vllm:
                 async with asyncio.timeout_at(deadline) as limit:
                     async for data in reads:
                         limit.reschedule(None)  # while the reader is busy, the silence is its own
-                        events = [read_event(event) for event in decoder.feed(data)]
+                        events = decoder.feed(data)
                         finished = any(isinstance(event, Finished) for event in events)
                         if finished:
                             await _read_tail(reads)
@@ -121,11 +123,11 @@ class Vllm:
                             yield events
                         if finished:
                             return
-                        begun = begun or not all(isinstance(event, Skipped) for event in events)
+                        begun = begun or decoder.is_document or not all(isinstance(event, Skipped) for event in events)
                         limit.reschedule(clock() + self._stall_timeout if begun else deadline)
             except TimeoutError:
                 raise breakdown(Fault.STALLED if begun else Fault.SILENT) from None
-            if events := [read_event(event) for event in decoder.end()]:
+            if events := decoder.end():
                 yield events
 
 
@@ -156,13 +158,13 @@ async def _refusal_body(response: httpx.Response) -> bytes:
     return bytes(body)
 
 
-async def _ensure_event_stream(response: httpx.Response) -> None:
-    """Raise `UpstreamError` for any other answer. vLLM refuses in plain JSON, also where a stream was asked for."""
+async def _ensure_answer(response: httpx.Response) -> None:
+    """Raise `UpstreamError` for what can't be one. vLLM refuses in plain JSON, also where a stream was asked for."""
     if response.status_code >= 400:
         retry_after = response.headers.get("retry-after", "")
         raise refusal(response.status_code, await _refusal_body(response), retry_after)
     content_type: str = response.headers.get("content-type", "")
-    if response.status_code != 200 or content_type.partition(";")[0].strip().lower() != "text/event-stream":
+    if response.status_code != 200 or content_type.partition(";")[0].strip().lower() not in _ANSWERS:
         raise breakdown(Fault.GARBAGE)
 
 
@@ -173,6 +175,8 @@ def _faults() -> Iterator[None]:
         yield
     except (httpx.HTTPError, aiohttp.ClientError) as error:
         raise breakdown(_fault(error)) from None
+    except NoAnswer:
+        raise breakdown(Fault.GARBAGE) from None
     except EventTooLarge:
         raise breakdown(Fault.OVERLONG) from None
 
