@@ -73,7 +73,7 @@ Include = Literal[
 class UpstreamExtras(_Strict):
     """What vLLM takes beyond OpenAI's parameters; sent on as it came. Never `request_id`: response ids are ours."""
 
-    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    cache_salt: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
     enable_response_messages: bool | None = None
@@ -84,7 +84,7 @@ class UpstreamExtras(_Strict):
     kv_transfer_params: dict[str, Any] | None = None
     logit_bias: dict[str, float] | None = None
     media_io_kwargs: dict[str, Any] | None = None
-    min_p: float | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     mm_processor_kwargs: dict[str, Any] | None = None
     presence_penalty: Penalty | None = None
     priority: Int64 | None = None
@@ -95,7 +95,7 @@ class UpstreamExtras(_Strict):
     stop: Any = None
     stop_token_ids: Annotated[list[int], Field(fail_fast=True)] | None = None
     structured_outputs: dict[str, Any] | None = None
-    top_k: int | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None  # 0 and -1: no limit
     vllm_xargs: dict[str, Any] | None = None
 
 

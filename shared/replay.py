@@ -5,13 +5,16 @@ order: ancestors root to leaf, each turn's input then output, then the new input
 refused, never dropped or replaced by its summary; so is an item that stands for others and can't be resolved: a history
 is whole or it is not sent.
 
-Instructions are this request's only and go up as `instructions`. System and developer messages stay where they stand.
+Instructions are this request's only. System and developer messages at the very beginning join them, because many chat
+templates take one system message and no second (Qwen3.5 and later, Mistral, Gemma: 400). Those further on stay where
+they stand, with their role: vLLM moves developer messages to the front where a template doesn't know the role.
 `truncation: auto` goes up as it came: vLLM then cuts the prompt from its left.
 """
 
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final, Literal
 
 from shared.errors import InvalidRequest
@@ -19,14 +22,13 @@ from shared.items import kind, name_of, plain_text
 from shared.json_codec import Wire
 from shared.merge import merge_input
 from shared.parameters import UPSTREAM_EXTRAS
-from shared.rewrite import CUT, answers, is_call, upstream_items
+from shared.rewrite import CUT, answers, asks, is_text, upstream_items
 from shared.tools import upstream_tools
 
 ReasoningContext = Literal["all_turns", "current_turn"]
 
 _AS_ASKED: Final = (
     "model",
-    "instructions",
     "max_output_tokens",
     "parallel_tool_calls",
     "temperature",
@@ -48,15 +50,22 @@ class ReplayPolicy:
 
     #: What `reasoning.context: auto` means.
     reasoning_context: ReasoningContext = "all_turns"
-    #: What makes the model's template keep earlier reasoning; the caller's own entries win.
+    #: What the model's template is told: entries named `all_turns` and `current_turn` are objects that hold for that
+    #: `reasoning.context`, any other entry for both. The caller's own entries win.
     chat_template_kwargs: Wire = field(default_factory=dict)
 
 
 def ensure_replayable(items: Sequence[Wire]) -> None:
     """Refuse what vLLM could not be given in full: encrypted-only reasoning, compactions, unresolved references.
 
-    Raises `InvalidRequest` (400, param `input`) that names the item's id. The blob is not echoed.
+    Raises `InvalidRequest` (400, param `input`) that names the item's id, or says that nothing is left to be sent (vLLM
+    refuses an empty input). The blob is not echoed.
     """
+    _replayable(items)
+
+
+def _replayable(items: Sequence[Wire]) -> list[Wire]:
+    """What is sent for the items, at least one. Raises as `ensure_replayable` does."""
     for item in items:
         what = kind(item)
         if what == "reasoning" and item.get("encrypted_content") and not plain_text(item.get("content")):
@@ -64,6 +73,10 @@ def ensure_replayable(items: Sequence[Wire]) -> None:
             raise InvalidRequest(message, param="input", code="invalid_encrypted_content")
         if what in _UNRESOLVED:
             raise InvalidRequest(f"Input {name_of(item)} {_UNRESOLVED[what]}.", param="input", code="invalid_value")
+    if not (sent := _sent_items(items)):
+        message = "The input holds nothing that the model could be given."
+        raise InvalidRequest(message, param="input", code="invalid_value")
+    return sent
 
 
 def effective_context(options: Wire, policy: ReplayPolicy) -> ReasoningContext:
@@ -79,14 +92,14 @@ def upstream_body(
     Raises `InvalidRequest` as `ensure_replayable` and `merge_input` do.
     """
     items = merge_input(history, new)
-    ensure_replayable(items)
-    if effective_context(options, policy) == "current_turn":
-        items = _without_earlier_reasoning(items)
+    sent, context = _replayable(items), effective_context(options, policy)
+    if context == "current_turn":
+        sent = _without_earlier_reasoning(sent)
     body: Wire = {key: options[key] for key in _AS_ASKED if key in options}
     body |= {"stream": True, "store": False, "seed": options.get("seed", seed)}
-    body["input"] = [sent for item in _without_cut_calls(items) for sent in upstream_items(item)]
+    body |= _instructed(options.get("instructions"), sent)
     body |= upstream_tools(options, items) | _reasoning(options) | _text(options) | _logprobs(options)
-    if kwargs := policy.chat_template_kwargs | options.get("chat_template_kwargs", {}):
+    if kwargs := _template_kwargs(policy, context) | options.get("chat_template_kwargs", {}):
         body["chat_template_kwargs"] = kwargs
     return deepcopy(body)
 
@@ -98,14 +111,32 @@ def _without_earlier_reasoning(items: Sequence[Wire]) -> list[Wire]:
     return [item for index, item in enumerate(items) if index >= start or kind(item) != "reasoning"]
 
 
-def _without_cut_calls(items: Sequence[Wire]) -> list[Wire]:
-    """A call that was cut is left out, and so is what answers no other call than a cut one."""
-    calls = [item for item in items if is_call(item)]
-    whole = {item["call_id"] for item in calls if item.get("status") != CUT}
-    cut = {item["call_id"] for item in calls if item.get("status") == CUT}
-    return [
-        item for item in items if not (is_call(item) and item.get("status") == CUT) and answers(item) not in cut - whole
-    ]
+def _sent_items(items: Sequence[Wire]) -> list[Wire]:
+    """What is sent for the items. A call that was cut is left out, and so is what answers a left-out call only."""
+    sent = [[] if asks(item) and item.get("status") == CUT else upstream_items(item) for item in items]
+    whole = {asks(item) for item, own in zip(items, sent, strict=True) if own}
+    lost = {asks(item) for item, own in zip(items, sent, strict=True) if not own} - whole - {None}
+    return [one for item, own in zip(items, sent, strict=True) if answers(item) not in lost for one in own]
+
+
+def _instructed(instructions: str | None, sent: Sequence[Wire]) -> Wire:
+    """The keys `instructions` and `input`: what the prompt begins with as one system message, and the rest."""
+    leading = list(takewhile(_is_instruction, sent))
+    if len(leading) == len(sent):
+        return ({"instructions": instructions} if instructions else {}) | {"input": sent}
+    texts = [instructions, *(plain_text(item["content"]) for item in leading)]
+    said = "\n\n".join(part for part in texts if part)
+    return ({"instructions": said} if said else {}) | {"input": sent[len(leading) :]}
+
+
+def _is_instruction(item: Wire) -> bool:
+    return item.get("role") in ("system", "developer") and is_text(item["content"])
+
+
+def _template_kwargs(policy: ReplayPolicy, context: ReasoningContext) -> Wire:
+    both = {key: value for key, value in policy.chat_template_kwargs.items() if key not in _CONTEXTS}
+    own: Wire = policy.chat_template_kwargs.get(context, {})
+    return both | own
 
 
 def _reasoning(options: Wire) -> Wire:

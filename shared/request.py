@@ -109,6 +109,10 @@ def _check_combinations(body: Parameters) -> None:
         raise unsupported_value("reasoning.mode", "only 'standard' is supported")
     if body.text is not None and body.text.format is not None:
         _check_format(body.text.format)
+        if body.structured_outputs is not None and body.text.format["type"] != "text":
+            raise wrong_value("structured_outputs", "can't be used together with 'text.format'")
+    if body.cache_salt is not None and not _CACHE_SALT_SPOILS.isdisjoint(body.cache_salt):
+        raise wrong_value("cache_salt", "must not hold @, / or \\, nor a NUL")
     _check_stop(body.stop)
 
 
@@ -133,6 +137,8 @@ def _check_stop(stop: object) -> None:
         raise wrong_type("stop", "a string or an array of strings")
     if len(texts) > 4:
         raise wrong_value("stop", "must have at most 4 entries")
+    if "" in texts:
+        raise wrong_value("stop", "must not hold an empty string")
 
 
 def _check_tools(options: Wire, items: Sequence[Wire]) -> None:
@@ -152,6 +158,8 @@ _WANTED = {
 }
 #: Looked at before the keys are: a million of them would each be reported.
 _MOST_KEYS = {"metadata": 16, "logit_bias": 1024}
+#: What vLLM's caches would take for a separator.
+_CACHE_SALT_SPOILS = frozenset("@/\\\0")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: Objects whose keys the caller chose: a key may stand in `param`, never in a message.
 _FREE_KEYS = frozenset({"metadata", "logit_bias"})

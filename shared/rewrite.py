@@ -27,9 +27,9 @@ def upstream_items(item: Wire) -> list[Wire]:
     return []
 
 
-def is_call(item: Wire) -> bool:
-    """Whether the item asks the client for something, to be answered by an item of its own."""
-    return kind(item) in _CALLS and isinstance(item.get("call_id"), str)
+def asks(item: Wire) -> str | None:
+    """The id of the call that the item makes, to be answered by another item; None where it makes none."""
+    return _call_id(item) if kind(item) in _CALLS else None
 
 
 def answers(item: Wire) -> str | None:
@@ -59,7 +59,9 @@ def _call(item: Wire) -> list[Wire]:
 
 
 def _output(item: Wire) -> list[Wire]:
-    return [_head(item) | {"call_id": item["call_id"], "output": _content(item["output"])}]
+    # Texts as one string: gpt-oss's half of vLLM refuses an output in parts, the other half joins them just so.
+    output = _content(item["output"])
+    return [_head(item) | {"call_id": item["call_id"], "output": plain_text(output) if is_text(output) else output}]
 
 
 def _head(item: Wire) -> Wire:
@@ -73,6 +75,11 @@ def _made(item: Wire) -> Wire:
 
 def _given(item: Wire, *keys: str) -> Wire:
     return {key: item[key] for key in keys if item.get(key) is not None}
+
+
+def is_text(content: str | list[Wire]) -> bool:
+    """Whether content, as it is sent for a user or a tool, is text and nothing else."""
+    return isinstance(content, str) or all(part["type"] == "input_text" for part in content)
 
 
 def _content(content: str | list[Wire]) -> str | list[Wire]:

@@ -1,20 +1,17 @@
 """The upstream body: order, merging, context, what is always sent and what never; and that a real vLLM would take it.
 
-`refused_by_vllm` restates what vLLM 0.32 accepts: its item, tool and choice types are those of the `openai` package, a
-few rules of its own follow. It is first held against every captured request and the status a real vLLM gave it.
+`vllm_rules.broken_rule` restates what vLLM 0.32 refuses; it is first held against every captured request and the status
+that a real vLLM gave it.
 """
 
 import copy
-import itertools
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from openai.types.responses import ResponseInputItemParam, ResponseOutputItem, ResponseTextConfig, Tool
-from openai.types.responses.response import ToolChoice
-from pydantic import BaseModel, Field, ValidationError
 
+import vllm_rules as rules
 from chain import (
     BLOB,
     NEW,
@@ -34,6 +31,7 @@ from chain import (
 from shared.errors import ApiError, InvalidRequest
 from shared.replay import ReplayPolicy, effective_context, ensure_replayable, upstream_body
 from shared.request import parse_request
+from vllm_rules import broken_rule
 
 CAPTURED = Path(__file__).parent / "captured"
 POLICY = ReplayPolicy()
@@ -150,6 +148,76 @@ def test_an_empty_blob_says_nothing() -> None:
     assert body_of(NEW, [stored])["input"] == [user("And tomorrow?")]
 
 
+NOTHING: dict[str, list[Item]] = {
+    "no items": [],
+    "an empty answer": [said("msg_1", "")],
+    "an empty thought": [reasoning("rs_1", "")],
+    "a search without results": [{"type": "web_search_call", "id": "ws_1", "action": {"query": "cats"}}],
+    "a cut call and its output": [call("fc_1", "c1", "Pa", status="incomplete"), output("c1", "none")],
+}
+
+
+@pytest.mark.parametrize("items", NOTHING.values(), ids=NOTHING.keys())
+def test_an_input_of_which_nothing_can_be_sent_is_refused(items: list[Item]) -> None:
+    """vLLM answers an empty input with 400."""
+    for attempt in (
+        lambda: ensure_replayable(items),
+        lambda: upstream_body({"model": "tiny", "instructions": "Be brief."}, items, [], seed=1, policy=POLICY),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            attempt()
+        assert (caught.value.status, caught.value.param, caught.value.code) == (400, "input", "invalid_value")
+
+
+# --- instructions, system and developer messages ---
+
+
+def told(role: str, *texts: str) -> Item:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text} for text in texts]}
+
+
+PICTURE: Item = {"role": "system", "content": [{"type": "input_image", "image_url": "data:,", "detail": "auto"}]}
+
+#: Options, items, and what goes up as `instructions` and `input`.
+TOLD: dict[str, tuple[str | None, list[Item], str | None, list[Item]]] = {
+    "instructions alone": ("a", NEW, "a", NEW),
+    "empty instructions": ("", NEW, None, NEW),
+    "one message at the beginning": (None, [told("developer", "b"), *NEW], "b", NEW),
+    "several, and instructions": (
+        "a",
+        [told("system", "b", "c"), {"role": "developer", "content": "d"}, *NEW],
+        "a\n\nb\nc\n\nd",
+        NEW,
+    ),
+    "one that is empty": ("a", [told("system"), *NEW], "a", NEW),
+    "one further on stays, with its role": (
+        "a",
+        [told("system", "b"), *TURN_1, told("system", "c"), told("developer", "d"), *NEW],
+        "a\n\nb",
+        [*TURN_1_SENT, told("system", "c"), told("developer", "d"), *NEW],
+    ),
+    "behind one that is no text, all stay": (
+        "a",
+        [PICTURE, told("system", "b"), *NEW],
+        "a",
+        [{"type": "message", **PICTURE}, told("system", "b"), *NEW],
+    ),
+    "nothing else: vLLM needs an input": ("a", [told("system", "b")], "a", [told("system", "b")]),
+    "nothing else at all": (None, [told("developer", "b")], None, [told("developer", "b")]),
+}
+
+
+@pytest.mark.parametrize(("given", "items", "instructions", "sent"), TOLD.values(), ids=TOLD.keys())
+def test_what_the_prompt_begins_with_is_one_system_message(
+    given: str | None, items: list[Item], instructions: str | None, sent: list[Item]
+) -> None:
+    body = body_of(items, **({} if given is None else {"instructions": given}))
+    assert (body.get("instructions"), body["input"]) == (instructions, sent)
+    assert "instructions" not in body or instructions is not None
+    # The same where the messages are those of earlier turns.
+    assert body_of(items[-1:], items[:-1], **({} if given is None else {"instructions": given})) == body
+
+
 # --- cut calls ---
 
 
@@ -176,6 +244,20 @@ def test_a_cut_call_goes_with_its_output() -> None:
         output("c1", "sunny"),
         output("c9", "orphan"),
     ]
+
+
+def test_a_call_that_can_not_be_sent_takes_its_output_along() -> None:
+    history = [
+        user("x"),
+        {"type": "shell_call", "call_id": "c1", "status": "completed"},  # asks nothing
+        {"type": "local_shell_call", "id": "c2", "action": {"command": ["ls"]}, "status": "incomplete"},
+    ]
+    new = [
+        {"type": "shell_call_output", "call_id": "c1", "output": "none"},
+        {"type": "local_shell_call_output", "id": "c2", "output": "none"},
+        *NEW,
+    ]
+    assert body_of(new, history)["input"] == [user("x"), *NEW]
 
 
 def test_a_call_made_again_keeps_its_output() -> None:
@@ -284,89 +366,29 @@ def test_template_kwargs_of_the_model_and_the_caller() -> None:
     assert policy.chat_template_kwargs == {"keep_thinking": True, "x": 1}
 
 
+def test_template_kwargs_by_the_reasoning_context() -> None:
+    policy = ReplayPolicy(
+        chat_template_kwargs={
+            "x": 1,
+            "all_turns": {"preserve_thinking": True, "x": 2},
+            "current_turn": {"preserve_thinking": False},
+        }
+    )
+
+    def sent(policy: ReplayPolicy, **options: Any) -> Any:
+        return body_of(NEW, policy=policy, **options).get("chat_template_kwargs")
+
+    current = {"reasoning": {"context": "current_turn"}}
+    assert sent(policy) == {"preserve_thinking": True, "x": 2}
+    assert sent(policy, **current) == {"preserve_thinking": False, "x": 1}
+    own = {"chat_template_kwargs": {"preserve_thinking": True, "y": 3}}
+    assert sent(policy, **current, **own) == {"preserve_thinking": True, "x": 1, "y": 3}
+    keeps_only = ReplayPolicy("current_turn", {"all_turns": {"preserve_thinking": True}})
+    assert sent(keeps_only) is None
+    assert sent(keeps_only, reasoning={"context": "all_turns"}) == {"preserve_thinking": True}
+
+
 # --- what a real vLLM takes ---
-
-
-class _Reasoning(BaseModel):
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-
-
-class VllmBody(BaseModel):
-    """vLLM's request shape, as far as it validates."""
-
-    input: str | list[ResponseInputItemParam | ResponseOutputItem] = Field(min_length=0)
-    model: str | None = None
-    instructions: str | None = None
-    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = None
-    max_output_tokens: int | None = Field(None, ge=1, le=2048)
-    metadata: dict[str, str] | None = None
-    reasoning: _Reasoning | None = None
-    service_tier: Literal["auto", "default", "flex", "scale", "priority"] = "auto"
-    temperature: float | None = Field(None, ge=0, le=2)
-    text: ResponseTextConfig | None = None
-    tool_choice: ToolChoice = "auto"
-    tools: list[Tool] = []
-    top_logprobs: int | None = Field(0, le=20)
-    top_p: float | None = Field(None, gt=0, le=1)
-    truncation: Literal["auto", "disabled"] | None = None
-    cache_salt: str | None = Field(None, min_length=1)
-
-
-_TAKEN = {
-    "message",
-    "reasoning",
-    "function_call",
-    "function_call_output",
-    "custom_tool_call",
-    "custom_tool_call_output",
-}
-
-
-def refused_by_vllm(body: dict[str, Any]) -> str | None:
-    """Why vLLM 0.32 would refuse the body or die on it; None where it takes it."""
-    body = copy.deepcopy(body)
-    items = body.get("input") if isinstance(body.get("input"), list) else []
-    for item in items:  # vLLM fills these in before it validates
-        if item.get("type") == "reasoning":
-            item.setdefault("id", "rs_x")
-        if item.get("type") == "message" and item.get("role") == "assistant" and isinstance(item["content"], list):
-            item.setdefault("id", "msg_x")
-            item.setdefault("status", "completed")
-            for part in item["content"]:
-                part.setdefault("annotations", [])
-    try:
-        VllmBody.model_validate(body)
-    except ValidationError as fault:
-        return f"{fault.error_count()} validation errors"
-    if body["input"] == [] or "prompt" in body or "previous_response_id" in body or body.get("background"):
-        return "not supported"
-    choice, tools = body.get("tool_choice"), body.get("tools", [])
-    if choice == "required" and not tools:
-        return "required without tools"
-    if (
-        isinstance(choice, dict)
-        and choice["type"] == "function"
-        and choice["name"] not in [t.get("name") for t in tools]
-    ):
-        return "unknown function"
-    if any((tool.get("format") or {}).get("type") == "grammar" for tool in tools):
-        return "grammar"
-    return next(filter(None, map(_refused_item, items)), None)
-
-
-def _refused_item(item: Item) -> str | None:
-    kind = item.get("type", "message")
-    if kind not in _TAKEN:
-        return f"unsupported item type {kind}"
-    if kind == "reasoning" and item.get("encrypted_content"):
-        return "encrypted content"
-    content = item.get("content")
-    if kind == "message" and isinstance(content, list):
-        if item["role"] == "assistant" and (not content or "text" not in content[0]):
-            return "assistant message without a text first"
-        if any(part["type"] in {"input_file", "input_image"} for part in content):
-            return "text model"
-    return None
 
 
 def captured() -> dict[str, tuple[dict[str, Any], int]]:
@@ -414,17 +436,55 @@ def test_there_are_captures() -> None:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_the_restated_rules_are_those_of_the_real_vllm(name: str) -> None:
     body, status = REQUESTS[name]
-    assert (refused_by_vllm(body) is None) == (status == 200)
+    assert (broken_rule(body) is None) == (status == 200)
+
+
+_FUNCTION = {"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"}
+_OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "a"}
+_IMAGE = {"type": "input_image", "image_url": "data:,", "detail": "auto"}
+
+#: One body that breaks each rule.
+BREACHES: dict[str, dict[str, Any]] = {
+    rules.SHAPE: {"input": [{"type": "reasoning"}]},
+    rules.UNSUPPORTED: {"previous_response_id": "resp_1"},
+    rules.EMPTY: {"input": []},
+    rules.ITEM: {"input": [{"type": "item_reference", "id": "msg_1"}]},
+    rules.SEALED: {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "b"}]},
+    rules.NO_TEXT: {"input": [{"type": "message", "role": "assistant", "content": []}]},
+    rules.IMAGE: {"input": [_FUNCTION, {**_OUTPUT, "output": [_IMAGE]}]},
+    rules.NO_TOOLS: {"tool_choice": "required"},
+    rules.NO_FUNCTION: {"tools": [TOOL], "tool_choice": {"type": "function", "name": "n"}},
+    rules.GRAMMAR: {
+        "tools": [
+            {"type": "custom", "name": "n", "format": {"type": "grammar", "syntax": "lark", "definition": "a"}},
+        ]
+    },
+    rules.TWO_FORMATS: {"structured_outputs": {"regex": "a"}, "text": {"format": {"type": "json_object"}}},
+    rules.SAMPLING: {"min_p": 1.5},
+    rules.SALT: {"cache_salt": "a/b"},
+    rules.ORPHAN: {"input": [_OUTPUT, _FUNCTION]},
+    rules.OUTPUT_PARTS: {"input": [_FUNCTION, {**_OUTPUT, "output": [{"type": "input_text", "text": "a"}]}]},
+    rules.CUSTOM: {"input": [{"type": "custom_tool_call", "call_id": "c", "name": "n", "input": "a"}]},
+}
+
+
+def test_every_rule_can_be_broken() -> None:
+    named = {value for name, value in vars(rules).items() if name.isupper() and isinstance(value, str)}
+    assert named == BREACHES.keys()
+    for rule, wire in BREACHES.items():
+        body = {"input": "x", "tools": [TOOL] if "tool_choice" not in wire else [], **wire}
+        of_all, of_gpt_oss = rules.broken_rule(body), rules.broken_rule_of_gpt_oss(body)
+        assert (of_all, of_gpt_oss) == (None if rule.startswith("gpt-oss") else rule, rule)
 
 
 @pytest.mark.parametrize("name", sorted(TAKEN.keys() - STRICTER.keys()))
 def test_what_vllm_takes_is_taken_and_sent_in_a_shape_it_takes(name: str) -> None:
     request = parse_request(TAKEN[name])
     body = upstream_body(request.options, [], request.input, seed=1, policy=POLICY)
-    assert refused_by_vllm(body) is None
+    assert broken_rule(body) is None
     # And as the history of another turn.
     later = upstream_body({"model": "tiny"}, request.input, NEW, seed=1, policy=POLICY)
-    assert refused_by_vllm(later) is None
+    assert broken_rule(later) is None
 
 
 @pytest.mark.parametrize(("name", "param"), STRICTER.items(), ids=STRICTER.keys())
@@ -475,35 +535,6 @@ def test_what_vllm_refuses_is_mended_or_refused_at_the_door() -> None:
             body = upstream_body(request.options, [], request.input, seed=1, policy=POLICY)
         except ApiError:
             continue
-        if refused_by_vllm(body) is None:
+        if broken_rule(body) is None:
             mended.add(name)
     assert mended == MENDED
-
-
-def _grid() -> list[Item]:
-    """Assistant messages and reasoning items in every mix of contents, statuses and ids."""
-    empty: list[Any] = [None, []]
-    text = {"type": "output_text", "text": "a"}
-    refusal = {"type": "refusal", "refusal": "b"}
-    contents = ["", "a", [], [text], [refusal], [refusal, text], [{**text, "text": ""}, text]]
-    thoughts = [*empty, [{"type": "reasoning_text", "text": "t"}], [{"type": "reasoning_text", "text": ""}]]
-    items: list[Item] = []
-    for status, own in itertools.product([None, "completed", "incomplete", "in_progress", "odd"], [None, "x_1"]):
-        about = {"status": status, "id": own}
-        items += [{"type": "message", "role": "assistant", "content": content, **about} for content in contents]
-        items += [{"role": role, "content": content, **about} for role in ("user", "system") for content in contents]
-        items += [
-            {"type": "reasoning", "summary": gist, "content": thought, **about}
-            for gist in empty
-            for thought in thoughts
-        ]
-        items += [{"type": "function_call", "call_id": "c", "name": "n", "arguments": "", **about}]
-        items += [{"type": "function_call_output", "call_id": "c", "output": content, **about} for content in contents]
-    return items
-
-
-def test_every_mix_of_oddities_leaves_in_a_shape_that_vllm_takes() -> None:
-    for item in _grid():
-        request = parse_request({"model": "tiny", "input": [item, *NEW]})
-        body = upstream_body(request.options, [], request.input, seed=1, policy=POLICY)
-        assert refused_by_vllm(body) is None, item

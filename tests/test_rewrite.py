@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.rewrite import answers, is_call, upstream_items
+from shared.rewrite import answers, asks, upstream_items
 
 Item = dict[str, Any]
 
@@ -201,6 +201,18 @@ ROWS: dict[str, tuple[Item, list[Item]]] = {
             }
         ],
     ),
+    "function call output in texts: one string, which gpt-oss needs": (
+        {
+            "type": "function_call_output",
+            "call_id": "c1",
+            "output": [{"type": "input_text", "text": "a"}, {"type": "output_text", "text": "b"}],
+        },
+        [{"type": "function_call_output", "call_id": "c1", "output": "a\nb"}],
+    ),
+    "function call output in no parts": (
+        {"type": "function_call_output", "call_id": "c1", "output": []},
+        [{"type": "function_call_output", "call_id": "c1", "output": ""}],
+    ),
     "custom tool call": (
         {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "run", "input": "cats", "namespace": None},
         [
@@ -324,11 +336,12 @@ def test_row(item: Item, sent: list[Item]) -> None:
 
 
 def test_calls_and_what_answers_them() -> None:
-    calls = {item.get("type") for item, _ in ROWS.values() if is_call(item)}
+    calls = {item.get("type") for item, _ in ROWS.values() if asks(item)}
     assert calls == {"function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call"}
-    assert not is_call({"type": "function_call", "call_id": None})
-    assert not is_call({"type": "mcp_call", "call_id": "c1"})  # it holds its own answer
-    assert not is_call({"type": "shell_call_output", "call_id": "c1"})
+    assert asks({"type": "function_call", "call_id": None}) is None
+    assert asks({"type": "shell_call", "id": "c1"}) == "c1"
+    assert not asks({"type": "mcp_call", "call_id": "c1"})  # it holds its own answer
+    assert not asks({"type": "shell_call_output", "call_id": "c1"})
     answering = {item.get("type") for item, _ in ROWS.values() if answers(item) is not None}
     assert answering == {
         "function_call_output",
