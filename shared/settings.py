@@ -5,10 +5,19 @@ README's table documents each of them; `tests/test_settings.py` fails when one i
 
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[float, Field(gt=0)]
+
+
+def _by_context(kwargs: dict[str, object]) -> dict[str, object]:
+    if not all(isinstance(kwargs.get(context, {}), dict) for context in ("all_turns", "current_turn")):
+        raise ValueError("all_turns and current_turn must be objects")
+    return kwargs
+
+
+TemplateKwargs = Annotated[dict[str, object], AfterValidator(_by_context)]
 
 
 class Settings(BaseSettings):
@@ -56,6 +65,7 @@ class Settings(BaseSettings):
     #: A client that asks for reasoning summaries gets the reasoning as one, since vLLM gives none.
     mirror_reasoning_as_summary: bool = False
     #: Added to the upstream body's `chat_template_kwargs`, by model: what makes its template keep earlier reasoning.
-    chat_template_kwargs: dict[str, dict[str, object]] = {}
+    #: Entries named `all_turns` and `current_turn` are objects, added for that `reasoning.context` only.
+    chat_template_kwargs: dict[str, TemplateKwargs] = {}
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
