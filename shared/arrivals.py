@@ -78,7 +78,7 @@ class Arrivals:
     # What arrives for a text.
 
     def _delta(self, event: TextDelta) -> None:
-        if (found := self._open_text(event.kind, event.place)) is None:
+        if (found := self._open_text(event.kind, event.place, anew=True)) is None:
             return
         slot, _, text = found
         text.append(event.delta, event.logprobs)
@@ -120,18 +120,18 @@ class Arrivals:
         elif text.position is not None:
             self._announcer.say(item_events.annotation(slot, text, len(text.annotations) - 1))
 
-    def _open_text(self, kind: TextKind, place: Place) -> _Found | None:
+    def _open_text(self, kind: TextKind, place: Place, *, anew: bool = False) -> _Found | None:
         """The text that an event adds to; None where its whole was given before."""
-        found = self._text(kind, place)
+        found = self._text(kind, place, anew=anew)
         if found is not None and found.text.stage is not Stage.OPEN:
             self._skipped["late"] += 1
             return None
         return found
 
-    def _text(self, kind: TextKind, place: Place, part: Wire | None = None) -> _Found | None:
+    def _text(self, kind: TextKind, place: Place, part: Wire | None = None, *, anew: bool = False) -> _Found | None:
         """The text that an event is about, made where there is none; None where it can't be told, or is over."""
         try:
-            slot = self._slots.find(kind.item_type, place) or self._new_item(kind.item_type, place, {})
+            slot = self._slots.find(kind.item_type, place, anew=anew) or self._new_item(kind.item_type, place, {})
             self._announcer.release(slot)
             draft = slot.state
             if not isinstance(draft, Draft):
@@ -188,6 +188,8 @@ class Arrivals:
         item = event.item
         try:
             slot = self._slots.find(item["type"], event.place)
+            if slot is not None and not isinstance(slot.state, Draft) and not self._repeats(slot, item):
+                slot = self._slots.find(item["type"], event.place, anew=True)
         except LookupError:
             self._skipped["ambiguous"] += 1
             return
@@ -223,6 +225,11 @@ class Arrivals:
             slot.waiting.append((event.type, event.body))
         else:
             self._announcer.say(item_events.forwarded(slot, event.type, event.body))
+
+    def _repeats(self, slot: Slot, item: Wire) -> bool:
+        """Whether a finished item came again, if perhaps under other ids."""
+        kept = slot.state.item if isinstance(slot.state, Closed | Done) else item
+        return all(value == kept.get(key) for key, value in item.items() if key not in ("id", "call_id", "status"))
 
     def compare(self, slot: Slot, item: Wire) -> None:
         """An item came whole a second time. The first one stands; that they differ is worth counting."""

@@ -111,8 +111,11 @@ class Slots:
         """The slot of that number."""
         return self._by_number.get(number)
 
-    def find(self, item_type: str, place: Place) -> Slot | None:
-        """The slot that an event of an item of that type is about; None where it is a new item."""
+    def find(self, item_type: str, place: Place, *, anew: bool = False) -> Slot | None:
+        """The slot that an event of an item of that type is about; None where it is a new item.
+
+        So it is, if `anew`, where the item that came with its index is finished and never had its id.
+        """
         item_id, index = place.item_id, place.output_index
         if item_id is not None and (slot := self._by_id.get((item_type, item_id))) is not None:
             return slot
@@ -121,7 +124,10 @@ class Slots:
         else:
             slot = self._only_open(item_type) if item_id is None else None
         if slot is not None and item_id is not None:
-            self._by_id[item_type, item_id] = slot
+            if isinstance(slot.state, Draft):
+                self._by_id[item_type, item_id] = slot
+            elif anew:
+                return None
         return slot
 
     def find_added(self, item_type: str, place: Place) -> Slot | None:

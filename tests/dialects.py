@@ -369,6 +369,9 @@ DIALECTS: dict[str, Dialect] = {
         each(by=lambda wire: {**wire, "output_index": wire["output_index"] + 1} if "output_index" in wire else wire)
     ),
     "output_index always 0": Dialect(setting(output_index=0)),
+    "output_index always 0, no added": Dialect(both(setting(output_index=0), without(*ADDED))),
+    "output_index always 0, only item.done": Dialect(both(setting(output_index=0), only(ITEM[1], END)), whole=True),
+    "output_index always 0, other ids, no added": Dialect(both(setting(output_index=0), OTHER_IDS, without(*ADDED))),
     "neither output_index nor content_index": Dialect(both(NO_INDEX, NO_PART_INDEX)),
     # ids
     "other ids in the terminal event": Dialect(OTHER_IDS),
