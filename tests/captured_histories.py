@@ -17,21 +17,35 @@ CAPTURED = Path(__file__).parent / "captured"
 
 @dataclass(frozen=True)
 class History:
-    """One turn. `streamed`: `output` is what the accumulator stored; else it is vLLM's own, nulls and all."""
+    """One turn. `streamed`: `output` is what the accumulator stored; else it is vLLM's own, nulls and all.
 
-    input: list[Item]
+    Some recordings of a breakdown hold no request; a simple one stands for it.
+    """
+
+    request: Item
     output: list[Item]
-    tools: list[Item]
     streamed: bool
 
-    def next_input(self) -> list[Item]:
-        """An answer to every call, and a new question."""
-        outputs = [
-            {"type": f"{item['type']}_output", "call_id": item["call_id"], "output": "sunny, 21 degrees"}
-            for item in self.output
-            if item["type"] in ("function_call", "custom_tool_call")
-        ]
-        return [*outputs, user_message("What is my name?")]
+    @property
+    def input(self) -> list[Item]:
+        """What was asked, as items."""
+        asked = self.request["input"]
+        return [user_message(asked)] if isinstance(asked, str) else asked
+
+    @property
+    def items(self) -> list[Item]:
+        """The turn and the next input, as a client sends them that keeps its history itself."""
+        return [*self.input, *self.output, *next_input(self.output)]
+
+
+def next_input(output: list[Item]) -> list[Item]:
+    """An answer to every call, and a new question."""
+    outputs = [
+        {"type": f"{item['type']}_output", "call_id": item["call_id"], "output": "sunny, 21 degrees"}
+        for item in output
+        if item["type"] in ("function_call", "custom_tool_call")
+    ]
+    return [*outputs, user_message("What is my name?")]
 
 
 def histories() -> dict[str, History]:
@@ -41,17 +55,14 @@ def histories() -> dict[str, History]:
         name = file.name.partition(".")[0]
         output = _streamed(file.read_bytes()) if file.suffix == ".sse" else _plain(file.read_bytes())
         if output:
-            asked, tools = _asked(name)
-            found[name] = History(asked, output, tools, file.suffix == ".sse")
+            found[name] = History(_request(name), output, file.suffix == ".sse")
     return found
 
 
-def _asked(name: str) -> tuple[list[Item], list[Item]]:
-    """The input as items and the tools; some recordings of a breakdown hold no request."""
+def _request(name: str) -> Item:
     file = CAPTURED / f"{name}.request.json"
-    request = decode(file.read_bytes()) if file.exists() else {"input": "Count to 40."}
-    asked = request["input"]
-    return ([user_message(asked)] if isinstance(asked, str) else asked), request.get("tools") or []
+    request: Item = decode(file.read_bytes()) if file.exists() else {"input": "Count to 40."}
+    return request
 
 
 def _plain(raw: bytes) -> list[Item]:

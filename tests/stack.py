@@ -1,4 +1,4 @@
-"""The whole house in real processes: Redis, a simulated vLLM, workers, the API. For the end-to-end tests."""
+"""The whole house in real processes: Redis, a worker, the API, a simulated vLLM or a given one."""
 
 import os
 import socket
@@ -51,9 +51,12 @@ def until(condition: Callable[[], T], timeout: float = 20.0) -> T:
 
 
 class Stack:
-    """`with Stack(folder) as stack`; its parts are processes that tests may kill and start."""
+    """`with Stack(folder) as stack`; its parts are processes that tests may kill and start.
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    With `vllm_url` there is no simulated vLLM; what asks or faults it is not to be used then.
+    """
+
+    def __init__(self, folder: Path, *, vllm_url: str | None = None, **environment: str) -> None:
         self._folder = folder
         self._exits = ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -64,6 +67,8 @@ class Stack:
         self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=30)
         self.openai = openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=30)
         self._environment = {**os.environ, **TIMES, **environment}
+        self._is_simulated = vllm_url is None
+        self._environment["REJOINDER_VLLM_URL"] = vllm_url or f"http://127.0.0.1:{self.simulator_port}"
 
     def __enter__(self) -> Self:
         self.redis.open()
@@ -71,7 +76,8 @@ class Stack:
         self.start_redis()
         self._exits.callback(self.redis.stop)
         self._exits.callback(self._end_processes)
-        self.vllm = self.start_vllm()
+        if self._is_simulated:
+            self.vllm = self.start_vllm()
         self.worker = self.start_worker()
         self.api = self.start("api", "--port", str(self.api_port))
         until(self.ready)
@@ -85,7 +91,6 @@ class Stack:
         self._environment["REJOINDER_REDIS_URL"] = self.redis.url
 
     def start_vllm(self) -> "subprocess.Popen[bytes]":
-        self._environment["REJOINDER_VLLM_URL"] = f"http://127.0.0.1:{self.simulator_port}"
         return self.start("simulate-vllm", "--port", str(self.simulator_port))
 
     def start_worker(self) -> "subprocess.Popen[bytes]":

@@ -4,15 +4,15 @@ Each upstream body is held against `vllm_rules`, and read by the simulated vLLM,
 """
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from captured_histories import History, histories
+from captured_histories import History, histories, next_input
 from chain import NEW, user
 from cli.simulated_engine import Engine, Turn
 from cli.simulated_refusal import Refusal
+from oddities import KINDS, TEXT, oddities
 from shared.errors import InvalidRequest
 from shared.history import Turn as StoredTurn
 from shared.history import item_history
@@ -61,9 +61,9 @@ def test_a_recorded_turn_goes_on(name: str, context: Any) -> None:
     except InvalidRequest:
         pytest.fail("a request that a real vLLM answered")
     turn = StoredTurn("resp_1", Status.INCOMPLETE, asked, history.output)
-    stored = upstream_body(options, item_history([turn]), history.next_input(), seed=1, policy=POLICY)
+    stored = upstream_body(options, item_history([turn]), next_input(history.output), seed=1, policy=POLICY)
     assert refused(stored) is None
-    sent = parse_request(options | {"input": [*history.input, *history.output, *history.next_input()]})
+    sent = parse_request(options | {"input": history.items})
     inline = upstream_body(sent.options, [], sent.input, seed=1, policy=POLICY)
     assert refused(inline) is None
     if context == "all_turns":
@@ -80,7 +80,7 @@ def test_a_recorded_turn_goes_on_with_gpt_oss(name: str) -> None:
     given = {item["call_id"] for item in (*history.input, *history.output) if item.get("type") == "function_call"}
     asked = [item for item in history.input if item.get("type") != "function_call_output" or item["call_id"] in given]
     turn = StoredTurn("resp_1", Status.COMPLETED, asked, history.output)
-    body = upstream_body({"model": "tiny"}, item_history([turn]), history.next_input(), seed=1, policy=POLICY)
+    body = upstream_body({"model": "tiny"}, item_history([turn]), next_input(history.output), seed=1, policy=POLICY)
     assert broken_rule_of_gpt_oss(body) is None
 
 
@@ -95,63 +95,6 @@ def _thoughts_in(history: History) -> set[str]:
 
 
 # --- every kind of item in every mix of absent, null, empty and odd fields ---
-
-ABSENT = object()
-TEXT = {"type": "output_text", "text": "a"}
-REFUSAL = {"type": "refusal", "refusal": "b"}
-IDS = (ABSENT, None, "x_1")
-STATUSES = (ABSENT, None, "completed", "incomplete", "in_progress", "odd")
-SAID = (ABSENT, None, "", "a", [], [TEXT], [REFUSAL], [REFUSAL, TEXT], [{**TEXT, "text": ""}, TEXT])
-ANSWERED = (ABSENT, None, "", [], "a", [{"type": "logs", "logs": "a"}])
-ASKED = (ABSENT, None, "", "{}", {"a": 1}, [], ["a"])
-ERRORS = (ABSENT, None, {"code": 3})
-THOUGHTS = (ABSENT, None, [], [{"type": "reasoning_text", "text": "t"}], [{"type": "reasoning_text", "text": ""}])
-SUMMARIES = (ABSENT, None, [], [{"type": "summary_text", "text": "s"}])
-BLOBS = (ABSENT, None, "", "gAAA")
-
-#: By type: its fields, each with the values that it takes.
-KINDS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "message": {"role": ("user", "assistant", "system", "developer"), "content": SAID, "phase": (ABSENT, None, "odd")},
-    "reasoning": {"content": THOUGHTS, "summary": SUMMARIES, "encrypted_content": BLOBS},
-    "function_call": {"call_id": ("c",), "name": ("n",), "arguments": ("", "{}", "{", "[]"), "namespace": IDS},
-    "custom_tool_call": {"call_id": ("c",), "name": ("n",), "input": ("", "a"), "namespace": IDS},
-    "function_call_output": {"call_id": ("c",), "output": SAID},
-    "custom_tool_call_output": {"call_id": ("c",), "output": SAID},
-    "mcp_call": {"name": (ABSENT, None, "n"), "arguments": ASKED, "output": ANSWERED, "error": ERRORS},
-    "web_search_call": {"action": ASKED, "results": ANSWERED},
-    "file_search_call": {"queries": ASKED, "results": ANSWERED},
-    "code_interpreter_call": {"code": ASKED, "outputs": ANSWERED},
-    **{
-        f"{tool}_call": {"call_id": IDS, key: ASKED}
-        for tool, key in (("shell", "action"), ("local_shell", "action"), ("apply_patch", "operation"))
-    },
-    **{f"{tool}_call_output": {"call_id": IDS, "output": ANSWERED} for tool in ("shell", "local_shell", "apply_patch")},
-    **{
-        name: {"call_id": IDS, "output": ANSWERED}
-        for name in (
-            "computer_call",
-            "computer_call_output",
-            "image_generation_call",
-            "mcp_list_tools",
-            "mcp_approval_request",
-            "mcp_approval_response",
-            "tool_search_call",
-            "tool_search_output",
-            "program",
-            "program_output",
-            "acme:thing",
-        )
-    },
-    "compaction": {"encrypted_content": BLOBS},
-    "item_reference": {},
-}
-
-
-def oddities(kind: str) -> Iterator[Item]:
-    fields = KINDS[kind] | {"id": IDS, "status": STATUSES}
-    for values in itertools.product(*fields.values()):
-        given = zip(fields, values, strict=True)
-        yield {"type": kind} | {key: value for key, value in given if value is not ABSENT}
 
 
 @pytest.mark.parametrize("kind", KINDS)
