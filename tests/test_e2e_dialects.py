@@ -88,9 +88,10 @@ def test_half_an_answer_in_json_fails_clearly(house: Stack, fault: dict[str, Any
 
 def test_an_answer_in_json_beyond_the_limit_fails_clearly(house: Stack) -> None:
     house.faults(answer_json=True)
-    body = {"model": MODEL, "input": "Hello", "metadata": {"note": "x"}, "instructions": "x" * 25_000}
+    body = {"model": MODEL, "input": "Hello", "instructions": "x" * 25_000}  # a Response repeats them
     answer = house.http.post("/v1/responses", json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "server_error")
+    assert "size limit" in answer.json()["error"]["message"]
 
 
 def test_a_cancel_closes_an_upstream_that_will_answer_in_json(house: Stack) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from shared.json_codec import encode
-from shared.normalize import normalize, read_event
+from shared.normalize import normalize, read_answer, read_event
 from shared.upstream_events import (
     AnnotationAdded,
     Finished,
@@ -108,6 +108,19 @@ EVENTS: dict[str, tuple[Any, UpstreamEvent]] = {
         {**rt_D(0, "rs_1", 0, "x"), "type": "response.reasoning.done"},
         TextDone(RS_AT, TextKind.REASONING_TEXT, "x"),
     ),
+    "alias reasoning.delta, its first form": (
+        {**rt_d(0, "rs_1", 0, ""), "type": "response.reasoning.delta", "delta": {"text": "x"}},
+        TextDelta(RS_AT, TextKind.REASONING_TEXT, "x"),
+    ),
+    "alias reasoning_summary.delta": (
+        {**rs_d(0, "rs_1", 0, "x"), "type": "response.reasoning_summary.delta"},
+        TextDelta(RS_AT, TextKind.SUMMARY_TEXT, "x"),
+    ),
+    "alias reasoning_summary.done": (
+        {**rs_D(0, "rs_1", 0, "x"), "type": "response.reasoning_summary.done"},
+        TextDone(RS_AT, TextKind.SUMMARY_TEXT, "x"),
+    ),
+    "delta that is an object without text": (ot_d(1, "msg_1", 0, {"a": 1}), Skipped("bad_delta")),  # type: ignore[arg-type]
     "delta that is no text": (ot_d(1, "msg_1", 0, 5), Skipped("bad_delta")),  # type: ignore[arg-type]
     "done without its text": ({"type": "response.output_text.done"}, Skipped("bad_text")),
     "index below 0": (ot_d(-1, "msg_1", 0, "x"), Skipped("bad_index")),
@@ -407,3 +420,39 @@ def test_token_counts_are_what_a_client_can_hold(said: float, kept: int) -> None
     assert isinstance(event, Finished)
     assert event.usage is not None
     assert event.usage["input_tokens"] == kept
+
+
+ANSWERS: dict[str, tuple[bytes, UpstreamEvent]] = {
+    "a Response": (
+        encode({"object": "response", "status": "completed", "output": [MSG], "usage": None}),
+        ended("completed", output=[MSG]),
+    ),
+    "an incomplete Response": (
+        b'{"status":"incomplete","output":[],"incomplete_details":{"reason":"max_output_tokens"}}',
+        ended("incomplete", output=[], incomplete_details={"reason": "max_output_tokens"}),
+    ),
+    "a failed Response": (
+        b'{"status":"failed","output":[],"error":{"code":"server_error","message":"secret"}}',
+        ended("failed", output=[], error={"code": "server_error", "type": None}),
+    ),
+    "a Response without a status": (b'{"output":[]}', ended("completed", output=[])),
+    "a Response that has not ended": (b'{"status":"queued","output":[]}', Skipped("no_response")),
+    "a Response with an odd status": (b'{"status":["completed"],"output":[]}', Skipped("no_response")),
+    "an error": (
+        b'{"error":{"message":"secret","type":"BadRequestError","code":400}}',
+        ended("failed", error={"code": 400, "type": "BadRequestError"}),
+    ),
+    "an error without a word": (b'{"error":"secret text"}', ended("failed", error=NO_CODE)),
+    "an error as older servers spell it": (
+        b'{"object":"error","message":"secret","code":404}',
+        ended("failed", error={"code": 404, "type": None}),
+    ),
+    "something else": (b'{"object":"chat.completion","choices":[]}', Skipped("no_response")),
+    "an array": (b"[]", Skipped("no_response")),
+    "no JSON": (b'{"output":[', Skipped("not_json")),
+}
+
+
+@pytest.mark.parametrize(("data", "event"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_whole_answers(data: bytes, event: UpstreamEvent) -> None:
+    assert read_answer(data) == event

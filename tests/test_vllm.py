@@ -320,6 +320,7 @@ def vllm_error(message: str, code: int) -> bytes:
     return encode({"error": {"message": message, "type": "BadRequestError", "param": None, "code": code}})
 
 
+WHOLE = encode({"object": "response", "status": "completed", "output": [], "usage": None})
 CONTEXT = vllm_error(
     "This model's maximum context length is 8 tokens. However, your prompt contains 9 input tokens", 400
 )
@@ -343,6 +344,10 @@ FAULTS: dict[str, Case] = {
     "reset": (sends(BEGUN, then="reset"), {}, 502, SERVER_ERROR),
     "broken chunk size": (sends(BEGUN + b"zz\r\n" + SECRET), {}, 502, SERVER_ERROR),
     "no HTTP": (sends(SECRET + b"\r\n\r\n"), {}, 502, SERVER_ERROR),
+    "JSON, cut": (sends(plain("200 OK", WHOLE)[:-9], then="close"), {}, 502, SERVER_ERROR),
+    "JSON, stalled": (sends(plain("200 OK", WHOLE)[:-9]), {"stall_timeout": 0.1}, 504, SERVER_ERROR),
+    "JSON, never begun": (sends(plain("200 OK", b" " * 9)[:-1]), {"first_event_timeout": 0.1}, 504, SERVER_ERROR),
+    "over-long JSON": (sends(plain("200 OK", b'{"' + SECRET * 200)[:-9]), {"max_event_bytes": 1024}, 502, SERVER_ERROR),
     "over-long event": (sends(BEGUN + piece(b"data: " + SECRET * 200)), {"max_event_bytes": 1024}, 502, SERVER_ERROR),
     "refused, body cut": (
         sends(plain("400 Bad Request", CONTEXT)[:-9], then="close"),
@@ -356,6 +361,9 @@ FAULTS: dict[str, Case] = {
 #: Whole answers, but none that we can use: these leave their connection in the pool.
 USELESS: dict[str, Case] = {
     "JSON instead of a stream": (sends(plain("200 OK", SECRET), then="done"), {}, 502, SERVER_ERROR),
+    "JSON that is no Response": (sends(plain("200 OK", encode([BODY])), then="done"), {}, 502, SERVER_ERROR),
+    "JSON that breaks off": (sends(plain("200 OK", WHOLE[:-9]), then="done"), {}, 502, SERVER_ERROR),
+    "an empty stream": (sends(HEAD + LAST, then="done"), {}, 502, SERVER_ERROR),
     "HTML": (sends(plain("200 OK", SECRET, b"text/html"), then="done"), {}, 502, SERVER_ERROR),
     "no content": (sends(b"HTTP/1.1 204 No Content\r\n\r\n", then="done"), {}, 502, SERVER_ERROR),
     "redirect": (
@@ -379,6 +387,34 @@ async def test_faults(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         told = "".join(traceback.format_exception(raised.value)) + repr(raised.value.body())
         assert SECRET.decode() not in told
         await until(lambda: upstream.open == (name in USELESS))
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream", b"text/plain; charset=utf-8"])
+async def test_a_whole_response_is_one_terminal_event(kind: bytes) -> None:
+    """Whatever the content type says, and with white space before it, as servers send to keep a connection."""
+    answer = plain("200 OK", b" \n" + WHOLE, kind)
+    async with serving(sends(answer[:-5], answer[-5:], then="done")) as upstream, client(upstream.port) as vllm:
+        for _ in range(2):
+            assert await read(vllm) == [[Finished("completed", [], None, None, None, None)]]
+        assert upstream.connections == 1
+
+
+async def test_a_stream_may_come_under_jsons_name() -> None:
+    head = HEAD.replace(b"text/event-stream", b"application/json")
+    async with (
+        serving(sends(head, piece(delta("a")), piece(COMPLETED), LAST, then="done")) as upstream,
+        client(upstream.port) as vllm,
+    ):
+        assert texts(await read(vllm)) == ["a"]
+
+
+async def test_leaving_closes_an_answer_in_json_at_once() -> None:
+    async with serving(sends(plain("200 OK", WHOLE)[:-9])) as upstream, client(upstream.port) as vllm:
+        reading = asyncio.create_task(read(vllm))
+        exchange = await upstream.exchange()
+        reading.cancel()
+        async with asyncio.timeout(1):
+            await exchange.client_left.wait()
 
 
 async def test_events_before_a_break_were_given() -> None:
