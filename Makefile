@@ -9,13 +9,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # A wish for one Python, here or in the environment: make PYTHON=/path/to/python3.12 ...
 PYTHON ?=
 
-.PHONY: demo test check bench clean wished
+.PHONY: demo test test-vllm check bench clean wished
 
 demo: $(STAMPS)/runtime
 	@$(BIN)/rejoinder demo
 
 test: $(STAMPS)/dev
 	@$(BIN)/python -m pytest -q
+
+# Against a vLLM that runs, see CONTRIBUTING.md.
+test-vllm: export REJOINDER_TEST_VLLM_URL ?= http://127.0.0.1:8000
+test-vllm: $(STAMPS)/dev
+	@$(BIN)/python -m pytest -q -s tests/real
 
 check: $(STAMPS)/dev
 	@$(BIN)/ruff format --check
