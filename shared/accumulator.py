@@ -105,11 +105,13 @@ class Accumulator:
         """Take in an event of the public log: it was given out before, so nothing is held and nothing comes of it."""
         if self._mirror is None or self._mirror.is_upstreams(event):
             self._take(normalize(event.wire()))
-        self._announcer.complete_all()
+        self._announcer.catch_up()
         self._announcer.forget(event.sequence_number + 1)
 
     def _take(self, event: UpstreamEvent) -> None:
         match event:
+            case TextDelta():
+                self._arrivals.delta(event)
             case Finished():
                 details, tier = event.incomplete_details, event.service_tier
                 ending = Ending(event.status, event.usage, details, event.error, tier, event.extras)

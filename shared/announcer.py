@@ -25,6 +25,8 @@ class Announcer:
         self._announced = 0
         self._frontier = 0  # the lowest slot that is neither announced nor dropped
         self._held: Slot | None = None
+        self._overtaken: list[Slot] = []  # closed, not told, and no longer the held one
+        self._visible: Slot | None = None  # shows more than white space, unless it has lost it since
         self._out: list[PublicEvent] = []
 
     def number(self, event_type: str, body: Wire, stored: Wire | None = None) -> PublicEvent:
@@ -55,10 +57,12 @@ class Announcer:
     def closed(self, slot: Slot) -> None:
         """The slot has just closed: its `output_item.done` is held, unless a later item waits to be told already."""
         if self._held is None or slot.number >= self._held.number:
+            if self._held is not None:
+                self._overtaken.append(self._held)
             self._held = slot
         elif slot.index is not None:
             self.complete(slot)
-        self.advance()
+        self.advance(slot)
 
     def release(self, about: Slot | None) -> None:
         """An event has come about that item, or about none: tell the held `output_item.done`.
@@ -72,10 +76,15 @@ class Announcer:
         self._held = None
         if held.index is not None:
             self.complete(held)
-        self.advance()
+        self._advance()
 
-    def advance(self) -> None:
-        """Announce what can be announced, in slot order; drop what turns out to be no item."""
+    def advance(self, changed: Slot) -> None:
+        """A slot has changed: announce what can be announced, in slot order; drop what turns out to be no item."""
+        if not changed.noise:
+            self._visible = changed
+        self._advance()
+
+    def _advance(self) -> None:
         while (slot := self._slots.at(self._frontier)) is not None:
             if slot.noise:
                 if isinstance(slot.state, Draft) or slot is self._held or not self._something_to_show():
@@ -100,9 +109,18 @@ class Announcer:
             slot.state = Done(item, len(encode(item)))
             self.say(item_events.done(slot, item))
 
+    def catch_up(self) -> None:
+        """Bring subscribers up to date with all that came; nothing waits but behind a gap."""
+        for slot in self._unsaid():
+            self.complete(slot)
+        while (after := self._slots.at(self._frontier)) is not None:
+            self.complete(after)
+            self._frontier += 1
+
     def complete_all(self) -> None:
         """Bring subscribers up to date with every slot, in order; nothing waits any longer."""
         self._held = None
+        self._overtaken = []
         for slot in self._slots:
             if not isinstance(slot.state, Dropped):
                 self.complete(slot)
@@ -111,6 +129,7 @@ class Announcer:
     def drop_noise(self) -> None:
         """Drop the messages of white space that nobody saw, unless there is nothing else."""
         noise = [slot for slot in self._slots if slot.noise]
+        self._visible = self._any_visible()
         if self._something_to_show():
             for slot in noise:
                 slot.state = Dropped()
@@ -125,8 +144,8 @@ class Announcer:
         draft = state.draft if isinstance(state, Closed) else state
         if not isinstance(draft, Draft):
             return
-        for lower in self._slots:
-            if lower.index is not None and lower.number < slot.number:
+        for lower in self._unsaid():
+            if lower.number < slot.number:
                 self.complete(lower)
         slot.index = self._announced
         self._announced += 1
@@ -135,5 +154,16 @@ class Announcer:
             self.say_all(item_events.so_far(slot, draft, text))
         self.say_all(item_events.forwarded(slot, *event) for event in slot.waiting)
 
+    def _unsaid(self) -> list[Slot]:
+        """The announced slots that have closed without a word, in order."""
+        self._overtaken = [slot for slot in self._overtaken if isinstance(slot.state, Closed)]
+        waiting = [*self._overtaken, self._held] if self._held is not None else self._overtaken
+        return sorted((slot for slot in waiting if slot.index is not None), key=lambda slot: slot.number)
+
     def _something_to_show(self) -> bool:
-        return any(not isinstance(slot.state, Dropped) and not slot.noise for slot in self._slots)
+        if self._visible is not None and self._visible.noise:
+            self._visible = self._any_visible()
+        return self._announced > 0 or self._visible is not None
+
+    def _any_visible(self) -> Slot | None:
+        return next((slot for slot in self._slots if not isinstance(slot.state, Dropped) and not slot.noise), None)

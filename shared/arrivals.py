@@ -31,7 +31,7 @@ from shared.upstream_events import (
 )
 
 Arrival: TypeAlias = (
-    TextDelta | TextDone | PartAdded | PartDone | AnnotationAdded | ItemAdded | ItemDone | ItemMalformed | Forwarded
+    TextDone | PartAdded | PartDone | AnnotationAdded | ItemAdded | ItemDone | ItemMalformed | Forwarded
 )
 
 
@@ -50,12 +50,12 @@ class Arrivals:
         self._slots = slots
         self._announcer = announcer
         self._skipped = skipped
+        self._last: tuple[TextKind, Place, _Found] | None = None  # where the delta went that was the last event
 
     def take(self, event: Arrival) -> None:
-        """Apply one event."""
+        """Apply one event that is no delta."""
+        self._last = None
         match event:
-            case TextDelta():
-                self._delta(event)
             case TextDone():
                 self._text_done(event)
             case PartAdded():
@@ -77,13 +77,20 @@ class Arrivals:
 
     # What arrives for a text.
 
-    def _delta(self, event: TextDelta) -> None:
-        if (found := self._open_text(event.kind, event.place, anew=True)) is None:
+    def delta(self, event: TextDelta) -> None:
+        """Apply a fragment of a text. Most come for the text of the one before."""
+        kind, place = event.kind, event.place
+        if self._last is not None and self._last[0] is kind and self._last[1] == place:
+            found = self._last[2]
+        elif (opened := self._open_text(kind, place, anew=True)) is not None:
+            found = opened
+            self._last = kind, place, found
+        else:
             return
         slot, _, text = found
         text.append(event.delta, event.logprobs)
         if slot.index is None:
-            self._announcer.advance()
+            self._announcer.advance(slot)
         elif text.position is not None:
             self._announcer.say(item_events.delta(slot, text, event.delta, event.logprobs))
 
@@ -96,7 +103,7 @@ class Arrivals:
         if event.text or event.kind.part_type:
             text.replace(event.text, event.logprobs)
         self._make_whole(slot, draft, text)
-        self._announcer.advance()
+        self._announcer.advance(slot)
 
     def _part_done(self, event: PartDone) -> None:
         if (found := self._text(event.kind, event.place)) is None:
@@ -105,7 +112,7 @@ class Arrivals:
         if text.stage is not Stage.CLOSED:
             text.take(tidy_part(event.part), done=True)
             self._close_text(slot, draft, text)
-            self._announcer.advance()
+            self._announcer.advance(slot)
 
     def _annotation(self, event: AnnotationAdded) -> None:
         if (found := self._text(TextKind.OUTPUT_TEXT, event.place)) is None:
@@ -116,7 +123,7 @@ class Arrivals:
             return
         text.annotations.append(event.annotation)
         if slot.index is None:
-            self._announcer.advance()
+            self._announcer.advance(slot)
         elif text.position is not None:
             self._announcer.say(item_events.annotation(slot, text, len(text.annotations) - 1))
 
@@ -170,7 +177,7 @@ class Arrivals:
         draft = Draft(item_type, place.item_id or new_item_id(item_type), known)
         slot = self._slots.add(item_type, place, draft)
         self._announcer.release(slot)
-        self._announcer.advance()
+        self._announcer.advance(slot)
         return slot
 
     def _item_added(self, event: ItemAdded) -> None:
@@ -182,7 +189,7 @@ class Arrivals:
         self._announcer.release(slot)
         if isinstance(slot.state, Draft) and not slot.state.announced:
             slot.state.learn(item)
-            self._announcer.advance()
+            self._announcer.advance(slot)
 
     def _item_done(self, event: ItemDone) -> None:
         item = event.item

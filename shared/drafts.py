@@ -10,13 +10,16 @@ empties are never facts against deltas. Four things bend the rule, each because 
   `status` on messages, all strings of a call. Null `status` or `content` on a message or call say nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from heapq import heappop, heappush
+from typing import Any, Final, TypeVar
 
 from shared.json_codec import Wire
 from shared.texts import Stage, Text
 from shared.upstream_events import TextKind
+
+_T = TypeVar("_T")
 
 _KIND_OF_PART: Final = {(kind.item_type, kind.part_type): kind for kind in TextKind if kind.part_type}
 _KNOWN_TYPES: Final = frozenset(kind.item_type for kind in TextKind)
@@ -27,6 +30,16 @@ _GROWING: Final = frozenset({"status", *(kind.field for kind in TextKind)})
 
 
 @dataclass(slots=True, eq=False)
+class _Field:
+    """The texts of one field: the upstream's first and next number, how many have a position, and who waits for one."""
+
+    offset: int
+    next_number: int = 0
+    placed: int = 0
+    waiting: list[tuple[int, int, Text]] = field(default_factory=list)  # a heap by number, then arrival
+
+
+@dataclass(slots=True, eq=False)
 class Draft:
     """One item that is still arriving. `known` is what its snapshots said, `texts` what streamed."""
 
@@ -34,7 +47,10 @@ class Draft:
     id: str
     known: Wire = field(default_factory=dict)
     texts: list[Text] = field(default_factory=list)
-    _offsets: dict[str, int] = field(default_factory=dict)
+    _by_number: dict[tuple[TextKind, int], Text] = field(default_factory=dict)
+    _by_position: dict[tuple[str, int], Text] = field(default_factory=dict)
+    _fields: dict[str, _Field] = field(default_factory=dict)
+    _open: dict[TextKind, list[Text]] = field(default_factory=dict)
 
     @property
     def announced(self) -> bool:
@@ -66,14 +82,8 @@ class Draft:
         if not kind.part_type:
             return self.texts[0] if self.texts else None
         if number is not None:
-            for text in self.texts:
-                if text.kind is kind and text.number == number:
-                    return text
-            return None
-        still_open = [text for text in self.texts if text.kind is kind and text.stage is not Stage.CLOSED]
-        if len(still_open) > 1:
-            raise LookupError
-        return still_open[0] if still_open else None
+            return self._by_number.get((kind, number))
+        return sole(self._open.get(kind, []), lambda text: text.stage is not Stage.CLOSED)
 
     def add(self, kind: TextKind, number: int | None, items_before: int) -> Text:
         """A new text.
@@ -81,25 +91,28 @@ class Draft:
         Upstreams that run one counter across items (vLLM before its pull request 45742) start an item's parts at the
         number of earlier items; such a start is taken for 0.
         """
-        own = [text.number for text in self.texts if text.kind.field == kind.field]
+        own = self._fields.get(kind.field)
         if number is None:
-            number = max(own) + 1 if own else 0
-        if not own:
-            self._offsets[kind.field] = number if number <= items_before else 0
+            number = own.next_number if own else 0
+        if own is None:
+            own = self._fields[kind.field] = _Field(number if number <= items_before else 0)
+        own.next_number = max(own.next_number, number + 1)
         text = Text(kind, number)
+        heappush(own.waiting, (number, len(self.texts), text))
         self.texts.append(text)
+        self._by_number[kind, number] = text
+        self._open.setdefault(kind, []).append(text)
         return text
 
     def settle(self, field_name: str, *, gaps: bool) -> list[Text]:
         """Give positions to the texts of a field whose lower ones all have one, or to all of them (`gaps`)."""
-        texts = [text for text in self.texts if text.kind.field == field_name]
-        position = sum(text.position is not None for text in texts)
+        own = self._fields.get(field_name)
         settled: list[Text] = []
-        for text in sorted((text for text in texts if text.position is None), key=lambda text: text.number):
-            if not gaps and text.number > self._offsets[field_name] + position:
-                break
-            text.position = position
-            position += 1
+        while own and own.waiting and (gaps or own.waiting[0][0] <= own.offset + own.placed):
+            text = heappop(own.waiting)[2]
+            text.position = own.placed
+            own.placed += 1
+            self._by_position[field_name, text.position] = text
             settled.append(text)
         return settled
 
@@ -109,7 +122,7 @@ class Draft:
 
     def text_at(self, field_name: str, position: int) -> Text | None:
         """The text that stands there in the finished list."""
-        return next((text for text in self.texts if text.kind.field == field_name and text.position == position), None)
+        return self._by_position.get((field_name, position))
 
     def parts_of(self, fields: Wire) -> Iterator[tuple[TextKind, int, Wire]]:
         """The texts that a finished item holds: kind, position, part. A call's text is a part of its own."""
@@ -191,6 +204,21 @@ class Draft:
         if always or status == "incomplete" or "status" in self.known:
             item["status"] = status
         return item
+
+
+def sole(candidates: list[_T], is_open: Callable[[_T], bool]) -> _T | None:
+    """The only open one; None where there is none. Raises `LookupError` where there are several.
+
+    Those that are no longer open leave the list, so that each is looked at once.
+    """
+    still_open: list[_T] = []
+    while candidates and len(still_open) < 2:
+        if is_open(last := candidates.pop()):
+            still_open.append(last)
+    candidates.extend(reversed(still_open))
+    if len(still_open) > 1:
+        raise LookupError
+    return still_open[0] if still_open else None
 
 
 def starting(item: Wire) -> Wire:

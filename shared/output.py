@@ -6,12 +6,13 @@ upstreams share one index between items; else the index leads to the item of the
 that finds its index taken, or has none, gets the lowest free slot. Between two that fit nothing is guessed.
 """
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias, TypeVar, assert_never
 
-from shared.drafts import Draft, is_blank_message
+from shared.drafts import Draft, is_blank_message, sole
 from shared.json_codec import Wire
 from shared.upstream_events import Place
 
@@ -97,15 +98,19 @@ class Slots:
 
     def __init__(self) -> None:
         self._by_number: dict[int, Slot] = {}
+        self._order: list[int] = []
+        self._free = 0
         self._by_place: dict[tuple[str, int], Slot] = {}
         self._by_id: dict[tuple[str, str], Slot] = {}
+        self._by_name: dict[str, Slot | None] = {}  # by id alone, None where items of two types have it
+        self._open: dict[str, list[Slot]] = {}
 
     def __len__(self) -> int:
         return len(self._by_number)
 
     def __iter__(self) -> Iterator[Slot]:
         """In slot order."""
-        return iter([self._by_number[number] for number in sorted(self._by_number)])
+        return iter([self._by_number[number] for number in self._order])
 
     def at(self, number: int) -> Slot | None:
         """The slot of that number."""
@@ -125,7 +130,7 @@ class Slots:
             slot = self._only_open(item_type) if item_id is None else None
         if slot is not None and item_id is not None:
             if isinstance(slot.state, Draft):
-                self._by_id[item_type, item_id] = slot
+                self._name(slot, item_id)
             elif anew:
                 return None
         return slot
@@ -140,21 +145,30 @@ class Slots:
 
     def named(self, place: Place) -> Slot | None:
         """The slot that an event names, which does not tell the item's type."""
-        by_id = [slot for (_, item_id), slot in self._by_id.items() if item_id == place.item_id]
-        if len(by_id) == 1:
-            return by_id[0]
+        if place.item_id is not None and (slot := self._by_name.get(place.item_id)) is not None:
+            return slot
         return None if place.output_index is None else self._by_number.get(place.output_index)
 
     def add(self, item_type: str, place: Place, draft: Draft) -> Slot:
         """A slot for a new item."""
         number = place.output_index
         if number is None or number in self._by_number:
-            number = next(free for free in range(len(self._by_number) + 1) if free not in self._by_number)
+            while self._free in self._by_number:
+                self._free += 1
+            number = self._free
         slot = Slot(number, item_type, draft.id, draft)
         self._by_number[number] = slot
+        insort(self._order, number)
+        self._open.setdefault(item_type, []).append(slot)
         self._by_place[item_type, number if place.output_index is None else place.output_index] = slot
-        self._by_id[item_type, draft.id] = slot
+        self._name(slot, draft.id)
         return slot
+
+    def _name(self, slot: Slot, item_id: str) -> None:
+        """From now on that id leads to the slot."""
+        self._by_id[slot.type, item_id] = slot
+        if self._by_name.setdefault(item_id, slot) is not slot:
+            self._by_name[item_id] = None
 
     def matched(self, snapshot: Sequence[tuple[int, Wire]]) -> list[tuple[int, Wire, Slot | None]]:
         """The items of the final snapshot, each with its position and its slot, None where it is a new item.
@@ -172,9 +186,12 @@ class Slots:
         for at, item in snapshot:
             if at not in slots:
                 rest.setdefault(item["type"], []).append(at)
+        left: dict[str, list[Slot]] = {}
+        for slot in self:
+            if slot.number not in taken:
+                left.setdefault(slot.type, []).append(slot)
         for item_type, positions in rest.items():
-            left = [slot for slot in self if slot.type == item_type and slot.number not in taken]
-            slots |= _paired(positions, left)
+            slots |= _paired(positions, left.get(item_type, []))
         return [(at, item, slots[at]) for at, item in snapshot if at in slots]
 
     def known(self, item: Wire) -> Slot | None:
@@ -183,10 +200,7 @@ class Slots:
         return self._by_id.get((item["type"], own)) if isinstance(own, str) else None
 
     def _only_open(self, item_type: str) -> Slot | None:
-        fitting = [slot for slot in self if slot.type == item_type and isinstance(slot.state, Draft)]
-        if len(fitting) > 1:
-            raise LookupError
-        return fitting[0] if fitting else None
+        return sole(self._open.get(item_type, []), lambda slot: isinstance(slot.state, Draft))
 
 
 def _paired(positions: list[int], left: list[Slot]) -> dict[int, Slot | None]:
@@ -194,8 +208,9 @@ def _paired(positions: list[int], left: list[Slot]) -> dict[int, Slot | None]:
     for slots in (left, [slot for slot in left if not slot.noise]):
         if len(slots) == len(positions):
             return dict(zip(positions, slots, strict=True))
-    placed: dict[int, Slot | None] = {slot.number: slot for slot in left if slot.number in positions}
-    others = [slot for slot in left if slot.number not in positions]
+    here = set(positions)
+    placed: dict[int, Slot | None] = {slot.number: slot for slot in left if slot.number in here}
+    others = [slot for slot in left if slot.number not in here]
     unplaced = [at for at in positions if at not in placed]
     if len(others) > 1:
         return placed
