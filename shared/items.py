@@ -27,6 +27,10 @@ TEXT_KEYS: Final = {
     "summary_text": "text",
 }
 
+#: Parts beside texts that vLLM reads in what a user or a tool wrote; it refuses a request that holds any other.
+_MEDIA: Final = frozenset({"input_image", "input_file"})
+_DETAILS: Final = (None, "auto", "low", "high", "original")
+
 # OpenAI refuses ids with anything else in them.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
@@ -106,6 +110,8 @@ def _message(item: Wire, at: str) -> None:
     if text(item, "role", at) not in ROLES:
         raise wrong_value(f"{at}.role", "supported roles are user, assistant, system and developer")
     _content(item, "content", at)
+    if item["role"] != "assistant":
+        _written(item["content"], f"{at}.content")
 
 
 def _reasoning(item: Wire, at: str) -> None:
@@ -134,6 +140,7 @@ def _call(item: Wire, at: str) -> None:
 def _output(item: Wire, at: str) -> None:
     text(item, "call_id", at, empty=False)
     _content(item, "output", at)
+    _written(item["output"], f"{at}.output")
 
 
 def _reference(item: Wire, at: str) -> None:
@@ -158,6 +165,18 @@ def _content(item: Wire, key: str, at: str) -> None:
         _parts(value, f"{at}.{key}")
     else:
         raise wrong_type(f"{at}.{key}", "a string or an array of content parts")
+
+
+def _written(content: str | list[Wire], at: str) -> None:
+    """Refuse parts of what a user or a tool wrote that vLLM refuses."""
+    for index, part in enumerate(content if isinstance(content, list) else ()):
+        place = f"{at}[{index}]"
+        if part["type"] not in TEXT_KEYS and part["type"] not in _MEDIA:
+            raise wrong_value(f"{place}.type", f"supported are texts, {' and '.join(sorted(_MEDIA))}")
+        if part["type"] == "input_image":
+            optional_text(part, "image_url", place)
+            if part.get("detail") not in _DETAILS:
+                raise wrong_value(f"{place}.detail", "supported values are auto, low, high and original")
 
 
 def _parts(parts: list[object], at: str) -> None:

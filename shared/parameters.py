@@ -83,7 +83,7 @@ class UpstreamExtras(_Strict):
     include_stop_str_in_output: bool | None = None
     kv_transfer_params: dict[str, Any] | None = None
     logit_bias: dict[str, float] | None = None
-    media_io_kwargs: dict[str, Any] | None = None
+    media_io_kwargs: dict[str, dict[str, Any]] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     mm_processor_kwargs: dict[str, Any] | None = None
     presence_penalty: Penalty | None = None
@@ -93,7 +93,7 @@ class UpstreamExtras(_Strict):
     session_id: str | None = None
     skip_special_tokens: bool | None = None
     stop: Any = None
-    stop_token_ids: Annotated[list[int], Field(fail_fast=True)] | None = None
+    stop_token_ids: Annotated[list[Annotated[int, Field(ge=0)]], Field(fail_fast=True)] | None = None
     structured_outputs: dict[str, Any] | None = None
     top_k: Annotated[int, Field(ge=-1)] | None = None  # 0 and -1: no limit
     vllm_xargs: dict[str, Any] | None = None

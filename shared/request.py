@@ -113,6 +113,8 @@ def _check_combinations(body: Parameters) -> None:
             raise wrong_value("structured_outputs", "can't be used together with 'text.format'")
     if body.cache_salt is not None and not _CACHE_SALT_SPOILS.isdisjoint(body.cache_salt):
         raise wrong_value("cache_salt", "must not hold @, / or \\, nor a NUL")
+    if not all(_TOKEN.fullmatch(token) for token in body.logit_bias or ()):
+        raise wrong_value("logit_bias", "its keys are token ids")
     _check_stop(body.stop)
 
 
@@ -127,6 +129,8 @@ def _check_format(form: Wire) -> None:
             raise missing(f"{at}.schema")
         if not isinstance(form["schema"], dict):
             raise wrong_type(f"{at}.schema", "an object")
+        if not isinstance(form.get("description"), str | None):
+            raise wrong_type(f"{at}.description", "a string")
         if not isinstance(form.get("strict"), bool | None):
             raise wrong_type(f"{at}.strict", "a boolean")
 
@@ -160,6 +164,7 @@ _WANTED = {
 _MOST_KEYS = {"metadata": 16, "logit_bias": 1024}
 #: What vLLM's caches would take for a separator.
 _CACHE_SALT_SPOILS = frozenset("@/\\\0")
+_TOKEN = re.compile(r"\d{1,9}", re.ASCII)
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: Objects whose keys the caller chose: a key may stand in `param`, never in a message.
 _FREE_KEYS = frozenset({"metadata", "logit_bias"})

@@ -95,17 +95,24 @@ def _check_allowed(choice: Wire, tools: Sequence[Wire]) -> None:
 
 
 def _need_usable(wanted: Sequence[Wire], tools: Sequence[Wire]) -> None:
-    if any(tool["type"] in _SENT for tool in wanted):
+    if any(_callable(tool) for tool in wanted):
         return
     if wanted:
         _refuse_forced(tools, wanted[0]["type"])
     raise wrong_value("tool_choice", "a call can't be required without tools")
 
 
+def _callable(tool: Wire) -> bool:
+    """Whether vLLM lets a model call the tool. Of a namespace it offers the functions alone, custom tools not yet."""
+    if tool["type"] == "namespace":
+        return any(each["type"] == "function" for each in tool["tools"])
+    return tool["type"] in _SENT
+
+
 def _refuse_forced(tools: Sequence[Wire], named: str) -> None:
     places = [index for index, tool in enumerate(tools) if tool["type"] == named]
     at = f"tools[{places[0]}].type" if places else "tool_choice"
-    raise unsupported_value(at, "this server can't run hosted tools, so none can be forced")
+    raise unsupported_value(at, "this server can't offer such a tool to the model, so it can't be forced")
 
 
 def _names(tools: Sequence[Wire]) -> set[tuple[str, Any]]:
@@ -135,7 +142,7 @@ def upstream_tools(options: Wire, items: Sequence[Wire]) -> Wire:
     elif isinstance(choice, dict):
         choice = {"type": "function", "name": choice["name"]}
     # A tool added anew in a later turn replaces its namesake.
-    sent = {(tool["type"], tool["name"]): _SENT[tool["type"]](tool) for tool in tools if tool["type"] in _SENT}
+    sent = {(tool["type"], tool["name"]): _SENT[tool["type"]](tool) for tool in tools if _callable(tool)}
     return {"tools": list(sent.values()), "tool_choice": choice} if sent else {}
 
 

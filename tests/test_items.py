@@ -36,7 +36,8 @@ TAKEN: dict[str, dict[str, Any]] = {
     "assistant refusal": {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
     "empty contents": {"role": "user", "content": []},
     "image": {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA=="}]},
-    "unknown part": {"role": "user", "content": [{"type": "input_smell", "smell": "rose"}]},
+    "file": {"role": "user", "content": [{"type": "input_file", "file_url": "https://x/y", "new": 1}]},
+    "unknown part of an answer": {"role": "assistant", "content": [{"type": "output_smell", "smell": "rose"}]},
     "reasoning as vLLM returns it": {
         "type": "reasoning",
         "id": "rs_1",
@@ -160,6 +161,26 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "output is an object": (
         [{"type": "function_call_output", "call_id": "c", "output": {"a": CANARY}}],
         "input[0].output",
+        TYPE,
+    ),
+    "unknown part": (
+        [{"role": "user", "content": [{"type": "input_text", "text": ""}, {"type": CANARY}]}],
+        "input[0].content[1].type",
+        VALUE,
+    ),
+    "unknown part of an output": (
+        [{"type": "function_call_output", "call_id": "c", "output": [{"type": CANARY}]}],
+        "input[0].output[0].type",
+        VALUE,
+    ),
+    "image detail": (
+        [{"role": "system", "content": [{"type": "input_image", "image_url": CANARY, "detail": CANARY}]}],
+        "input[0].content[0].detail",
+        VALUE,
+    ),
+    "chat-style image": (
+        [{"role": "user", "content": [{"type": "input_image", "image_url": {"url": CANARY}}]}],
+        "input[0].content[0].image_url",
         TYPE,
     ),
     "no output": ([{"type": "custom_tool_call_output", "call_id": "c"}], "input[0].output", MISSING),

@@ -238,6 +238,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "a chat tool": ({"tools": [{"type": "function", "function": {"name": CANARY}}]}, "tools[0].name", MISSING),
     "tool choice": ({"tool_choice": CANARY}, "tool_choice", VALUE),
     "required without tools": ({"tool_choice": "required"}, "tool_choice", VALUE),
+    "a call required of an empty namespace": (
+        {"tools": [{"type": "namespace", "name": CANARY, "tools": []}], "tool_choice": "required"},
+        "tools[0].type",
+        UNSUPPORTED,
+    ),
+    "a call required of custom tools in a namespace": (
+        {
+            "tools": [{"type": "namespace", "name": CANARY, "tools": [{"type": "custom", "name": CANARY}]}],
+            "tool_choice": "required",
+        },
+        "tools[0].type",
+        UNSUPPORTED,
+    ),
     "a forced hosted tool": (
         {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}},
         "tools[0].type",
@@ -259,6 +272,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "seed is text": ({"seed": CANARY}, "seed", TYPE),
     "penalty": ({"presence_penalty": 3}, "presence_penalty", VALUE),
     "bias": ({"logit_bias": {"7": CANARY}}, "logit_bias.7", TYPE),
+    "bias of a word": ({"logit_bias": {CANARY: 1}}, "logit_bias", VALUE),
+    "bias of a negative token": ({"logit_bias": {"-1": 1}}, "logit_bias", VALUE),
+    "a negative stop token": ({"stop_token_ids": [1, -1]}, "stop_token_ids[1]", VALUE),
+    "media options": ({"media_io_kwargs": {"image": CANARY}}, "media_io_kwargs.image", TYPE),
+    "schema description": (
+        {"text": {"format": {**SCHEMA, "description": [CANARY]}}},
+        "text.format.description",
+        TYPE,
+    ),
     "stop is a number": ({"stop": 7}, "stop", TYPE),
     "stop holds a number": ({"stop": [CANARY, 7]}, "stop", TYPE),
     "five stops": ({"stop": [CANARY] * 5}, "stop", VALUE),

@@ -139,7 +139,7 @@ def _broken_by_item(item: Item) -> Iterator[str]:
 
 def _broken_by_tools(body: dict[str, Any]) -> Iterator[str]:
     choice, tools = body.get("tool_choice"), body.get("tools", [])
-    if choice == "required" and not tools:
+    if choice == "required" and not any(_is_callable(tool) for tool in tools):
         yield NO_TOOLS
     if isinstance(choice, dict) and choice["type"] == "function":
         names = [tool.get("name") for tool in tools]
@@ -148,11 +148,17 @@ def _broken_by_tools(body: dict[str, Any]) -> Iterator[str]:
         yield GRAMMAR
 
 
+def _is_callable(tool: Item) -> bool:
+    return tool["type"] in ("function", "custom") or any(each["type"] == "function" for each in tool.get("tools", ()))
+
+
 def _broken_by_parameters(body: dict[str, Any]) -> Iterator[str]:
     for name, (least, most) in _RANGES.items():
         if body.get(name) is not None and not least <= body[name] <= most:
             yield SAMPLING
     if "" in ([body["stop"]] if isinstance(body.get("stop"), str) else body.get("stop") or []):
+        yield SAMPLING
+    if not all(token.isdecimal() for token in body.get("logit_bias") or ()):
         yield SAMPLING
     form = ((body.get("text") or {}).get("format") or {}).get("type", "text")
     if body.get("structured_outputs") and form != "text":

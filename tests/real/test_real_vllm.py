@@ -214,7 +214,7 @@ LIMITS: dict[str, Wire] = {
     "lowest sampling": {"temperature": 0, "top_p": 1e-6, "top_k": -1, "min_p": 0, "repetition_penalty": 0.01},
     "highest sampling": {"temperature": 2, "top_p": 1, "top_k": 2**31 - 1, "min_p": 1, "repetition_penalty": 2},
     "lowest penalties": {"presence_penalty": -2, "frequency_penalty": -2, "logit_bias": {"1": -100}},
-    "highest penalties": {"presence_penalty": 2, "frequency_penalty": 2, "logit_bias": {"1": 100.0}},
+    "highest penalties": {"presence_penalty": 2, "frequency_penalty": 2, "logit_bias": {"1": 100.5}},
     "lowest numbers": {"seed": -(2**63) + 1, "priority": -(2**63) + 1},
     "highest numbers": {"seed": 2**63 - 1, "priority": 2**63 - 1},
     "stops": {"stop": ["a", "b", "c", "\n"], "stop_token_ids": [1], "include_stop_str_in_output": True},
