@@ -345,6 +345,16 @@ async def test_garbage_and_a_missing_end() -> None:
     assert "event: response.output_item.done" in blocks[-2]
 
 
+async def test_a_plain_answer_where_a_stream_was_asked_for() -> None:
+    async with client_of(SimulatorOptions()) as client:
+        body = {"input": "Hello", "stream": True, "temperature": 0}
+        told = (await client.post("/v1/responses", json=body | {"simulate": {"answer_json": True}})).json()
+        plain = (await client.post("/v1/responses", json=body | {"stream": False})).json()
+    texts = [[item["content"] for item in response["output"]] for response in (told, plain)]
+    assert texts[0] == texts[1] != []
+    assert told["status"] == "completed"
+
+
 # --- over real sockets ------------------------------------------------------------------------------------------------
 
 
