@@ -83,7 +83,7 @@ class UpstreamExtras(_Strict):
     include_stop_str_in_output: bool | None = None
     kv_transfer_params: dict[str, Any] | None = None
     logit_bias: dict[str, float] | None = None
-    media_io_kwargs: dict[str, dict[str, Any]] | None = None
+    media_io_kwargs: dict[str, Any] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     mm_processor_kwargs: dict[str, Any] | None = None
     presence_penalty: Penalty | None = None

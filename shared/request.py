@@ -113,6 +113,8 @@ def _check_combinations(body: Parameters) -> None:
             raise wrong_value("structured_outputs", "can't be used together with 'text.format'")
     if body.cache_salt is not None and not _CACHE_SALT_SPOILS.isdisjoint(body.cache_salt):
         raise wrong_value("cache_salt", "must not hold @, / or \\, nor a NUL")
+    if not all(isinstance(given, dict) for given in (body.media_io_kwargs or {}).values()):
+        raise wrong_type("media_io_kwargs", "an object of objects")
     if not all(_TOKEN.fullmatch(token) for token in body.logit_bias or ()):
         raise wrong_value("logit_bias", "its keys are token ids")
     _check_stop(body.stop)

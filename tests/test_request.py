@@ -275,7 +275,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "bias of a word": ({"logit_bias": {CANARY: 1}}, "logit_bias", VALUE),
     "bias of a negative token": ({"logit_bias": {"-1": 1}}, "logit_bias", VALUE),
     "a negative stop token": ({"stop_token_ids": [1, -1]}, "stop_token_ids[1]", VALUE),
-    "media options": ({"media_io_kwargs": {"image": CANARY}}, "media_io_kwargs.image", TYPE),
+    "media options": ({"media_io_kwargs": {CANARY: CANARY}}, "media_io_kwargs", TYPE),
     "schema description": (
         {"text": {"format": {**SCHEMA, "description": [CANARY]}}},
         "text.format.description",
