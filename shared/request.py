@@ -109,8 +109,14 @@ def _check_combinations(body: Parameters) -> None:
         raise unsupported_value("reasoning.mode", "only 'standard' is supported")
     if body.text is not None and body.text.format is not None:
         _check_format(body.text.format)
-        if body.structured_outputs is not None and body.text.format["type"] != "text":
-            raise wrong_value("structured_outputs", "can't be used together with 'text.format'")
+    _check_extras(body)
+
+
+def _check_extras(body: Parameters) -> None:
+    """vLLM's own parameters, where it would refuse the whole request."""
+    form = (body.text and body.text.format) or {"type": "text"}
+    if body.structured_outputs is not None and form["type"] != "text":
+        raise wrong_value("structured_outputs", "can't be used together with 'text.format'")
     if body.cache_salt is not None and not _CACHE_SALT_SPOILS.isdisjoint(body.cache_salt):
         raise wrong_value("cache_salt", "must not hold @, / or \\, nor a NUL")
     if not all(isinstance(given, dict) for given in (body.media_io_kwargs or {}).values()):
