@@ -52,18 +52,14 @@ class _Topic:
     def __init__(self, key: str, position: int) -> None:
         self.key = key
         self.position = position  # sequence number of the newest event read
-        self.followers = 0
+        self.followers: set[_Follower] = set()
         self._window: deque[Frame] = deque(maxlen=_WINDOW)
-        self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def add(self, frames: list[Frame]) -> None:
         self._window.extend(frames)
         self.position = frames[-1].sequence_number
-        self.wake()
-
-    def wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
-        changed.set_result(None)
+        for follower in self.followers:
+            follower.wake()
 
     def after(self, position: int) -> list[Frame] | None:
         """The frames after `position`; None where the window begins later."""
@@ -74,9 +70,45 @@ class _Topic:
             return None
         return [self._window[index] for index in range(-missing, 0)]
 
-    async def changed(self, patience: float) -> bool:
-        changed, _ = await asyncio.wait((self._changed,), timeout=patience)
-        return bool(changed)
+
+class _Follower:
+    """Who waits for the next frames of a topic.
+
+    Its one timer is not set anew for each frame: it looks how long ago the last one came.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[bool] | None = None
+        self._heard = self._loop.time()
+        self._timer = self._loop.call_later(patience, self._look)
+
+    async def changed(self) -> bool:
+        """Wait. True once frames came, False when none came for `patience` seconds."""
+        self._waiter = self._loop.create_future()
+        try:
+            return await self._waiter
+        finally:
+            self._waiter = None
+
+    def wake(self) -> None:
+        self._heard = self._loop.time()
+        self._answer(frames=True)
+
+    def _answer(self, *, frames: bool) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(frames)
+
+    def _look(self) -> None:
+        left = self._heard + self._patience - self._loop.time()
+        if left <= 0:
+            self._heard, left = self._loop.time(), self._patience
+            self._answer(frames=False)
+        self._timer = self._loop.call_later(left, self._look)
+
+    def leave(self) -> None:
+        self._timer.cancel()
 
 
 class Hub:
@@ -100,25 +132,27 @@ class Hub:
         `redis.exceptions.RedisError` when the log can't be read.
         """
         position = after
+        follower = _Follower(patience)
         topic: _Topic | None = None
         try:
             while True:
-                frames = topic.after(position) if topic else None
+                frames = None if topic is None else topic.after(position)
                 if frames is None:
                     frames = await self._read(response_id, position)
-                    if not frames and topic is None:
-                        topic = self._join(response_id, position)
-                        continue
-                if not frames and topic is not None and await topic.changed(patience):
+                if not frames and topic is not None and await follower.changed():
                     continue
-                yield frames
+                if frames or topic is not None:
+                    yield frames
                 if frames:
                     position = frames[-1].sequence_number
                     if frames[-1].terminal:
                         return
+                if topic is None and len(frames) < _COUNT:  # that was all there is: what follows, the reader brings
+                    topic = self._join(response_id, position, follower)
         finally:
+            follower.leave()
             if topic is not None:
-                self._leave(response_id, topic)
+                self._leave(response_id, topic, follower)
 
     async def holds_more(self, response_id: str, after: int) -> bool:
         """Whether the log holds events after the cursor; the reader may be a moment behind it."""
@@ -127,17 +161,17 @@ class Hub:
     async def _read(self, response_id: str, position: int) -> list[Frame]:
         return [_frame(*found) for found in await self._event_log.read(response_id, position, _COUNT)]
 
-    def _join(self, response_id: str, position: int) -> _Topic:
+    def _join(self, response_id: str, position: int, follower: _Follower) -> _Topic:
         topic = self._topics.get(response_id)
         if topic is None:
             topic = self._topics[response_id] = _Topic(self._keys.events(response_id), position)
             self._nudge()
-        topic.followers += 1
+        topic.followers.add(follower)
         return topic
 
-    def _leave(self, response_id: str, topic: _Topic) -> None:
-        topic.followers -= 1
-        if topic.followers == 0 and self._topics.get(response_id) is topic:
+    def _leave(self, response_id: str, topic: _Topic, follower: _Follower) -> None:
+        topic.followers.discard(follower)
+        if not topic.followers and self._topics.get(response_id) is topic:
             del self._topics[response_id]
 
     def _nudge(self) -> None:

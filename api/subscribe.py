@@ -108,9 +108,11 @@ class Subscriptions:
         raise ApiError(f"The event log of response '{response_id}' is no longer whole. Retrieve the response instead.")
 
     def _keepalive(self, last: int) -> bytes | None:
+        if last < 0:
+            return None  # it repeats a number, and none was told yet: a client would take any for its cursor
         match self._settings.keepalive:
             case "event":
-                return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % max(last, 0)
+                return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % last
             case "comment":
                 return b": keepalive\n\n"
             case "off":

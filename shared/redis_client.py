@@ -8,6 +8,7 @@ Both speak RESP2, and give stream replies raw: the event log reads them on the h
 """
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def _client(kind: type[Redis], settings: Settings, *, connections: int, timeout:
         socket_connect_timeout=settings.redis_timeout,
         retry=retry,
         protocol=2,
+        client_name=f"rejoinder-{os.getpid()}",  # CLIENT LIST shows whose a connection is
     )
     client = kind.from_pool(pool)
     for command in ("XREAD", "XRANGE"):

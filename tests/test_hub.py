@@ -124,7 +124,7 @@ async def test_followers_that_leave_free_everything(hub: tuple[Hub, Redis]) -> N
     tasks_before = len(asyncio.all_tasks())
     followers = [asyncio.create_task(read(hub[0], response_id, -1)) for response_id in ids for _ in range(20)]
     async with asyncio.timeout(10):
-        while len(hub[0]._topics) < len(ids) or min(t.followers for t in hub[0]._topics.values()) < 20:
+        while len(hub[0]._topics) < len(ids) or min(len(t.followers) for t in hub[0]._topics.values()) < 20:
             await asyncio.sleep(0.01)
     for follower in followers:
         follower.cancel()
