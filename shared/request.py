@@ -113,7 +113,7 @@ def _check_combinations(body: Parameters) -> None:
 
 
 def _check_extras(body: Parameters) -> None:
-    """vLLM's own parameters, where it would refuse the whole request."""
+    """Refuse values of its own parameters that vLLM would refuse the request for."""
     form = (body.text and body.text.format) or {"type": "text"}
     if body.structured_outputs is not None and form["type"] != "text":
         raise wrong_value("structured_outputs", "can't be used together with 'text.format'")
