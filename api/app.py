@@ -1,13 +1,11 @@
-"""The API as one ASGI application, and the server that runs it."""
+"""The API as one ASGI application."""
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import uvicorn
 from fastapi import FastAPI
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,14 +15,9 @@ from api.error_handlers import add_error_handlers, error_answer
 from api.services import open_services
 from shared.errors import ApiError
 from shared.ids import new_request_id
-from shared.logs import set_up_logging
 from shared.settings import Settings
-from shared.tasks import new_event_loop
 
 _log = logging.getLogger(__name__)
-
-#: What open streams get to end by themselves when the server is told to stop, seconds.
-_GRACE = 5
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -86,29 +79,9 @@ class RequestHeaders:
             await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
             _log.info("%s: the client left before its answer", request_id)
+        except asyncio.CancelledError:
+            _log.info("%s: cut off, the server stops", request_id)  # and no traceback in the server's own log
         except Exception as error:  # noqa: BLE001 - the last boundary; the error's text may hold content
             _log.error("%s: the request broke: %s", request_id, type(error).__name__)
             if not answered:
                 await error_answer(ApiError("The server had an error."))(scope, receive, send_with_headers)
-
-
-def serve(settings: Settings, sockets: list[socket.socket] | None = None) -> None:
-    """Run the API until SIGINT or SIGTERM, on `sockets` or on the settings' host and port."""
-    set_up_logging(settings)
-    config = uvicorn.Config(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=_GRACE,
-        lifespan="on",
-        server_header=False,
-        ws="none",
-    )
-    listening = sockets or [config.bind_socket()]
-    host, port = listening[0].getsockname()[:2]
-    _log.info("serving at http://%s:%d/v1", f"[{host}]" if ":" in host else host, port)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(uvicorn.Server(config).serve(listening))

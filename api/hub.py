@@ -17,6 +17,7 @@ from typing import NamedTuple
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from shared.errors import Unavailable
 from shared.event_log import EventLog, read_entry
 from shared.events import TERMINAL, LogEntry, entry_id, sse_frame
 from shared.keys import Keys
@@ -124,18 +125,23 @@ class Hub:
         self._wake_id = "0-0"
         self._nudge_due = False
         self._nudging: asyncio.Task[None] | None = None
+        self._stopped = False
 
     async def follow(self, response_id: str, after: int, patience: float) -> AsyncGenerator[list[Frame], None]:
         """The events after the cursor in order, each once, ending after the terminal one.
 
         An empty list says that nothing came for `patience` seconds; the caller decides what that means. Raises
-        `redis.exceptions.RedisError` when the log can't be read.
+        `redis.exceptions.RedisError` when the log can't be read, `Unavailable` once the hub was stopped.
         """
         position = after
         follower = _Follower(patience)
         topic: _Topic | None = None
         try:
             while True:
+                if self._stopped:
+                    raise Unavailable(
+                        "The server stops. The response goes on: resume at your cursor.", retry_after=None
+                    )
                 frames = None if topic is None else topic.after(position)
                 if frames is None:
                     frames = await self._read(response_id, position)
@@ -153,6 +159,13 @@ class Hub:
             follower.leave()
             if topic is not None:
                 self._leave(response_id, topic, follower)
+
+    def stop(self) -> None:
+        """End all followers, now and later."""
+        self._stopped = True
+        for topic in self._topics.values():
+            for follower in topic.followers:
+                follower.wake()
 
     async def holds_more(self, response_id: str, after: int) -> bool:
         """Whether the log holds events after the cursor; the reader may be a moment behind it."""

@@ -34,6 +34,10 @@ class Subscriptions:
         self._store = store
         self._settings = settings
 
+    def stop(self) -> None:
+        """Tell everybody who follows that this server stops."""
+        self._hub.stop()
+
     async def frames(self, record: Record, after: int) -> AsyncGenerator[bytes, None]:
         """SSE bytes of the events after the cursor, ending with `[DONE]`.
 

@@ -141,7 +141,7 @@ def api(
     """Serve the HTTP API."""
     setproctitle("rejoinder api")
     settings = _settings("api", vllm_url=vllm, redis_url=redis, host=host, port=port)
-    from api.app import serve
+    from api.server import serve
 
     serve(settings, None if fd is None else [socket.socket(fileno=fd)])
 

