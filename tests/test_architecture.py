@@ -201,7 +201,7 @@ def test_the_job_that_rq_calls_exists() -> None:
     [
         ("cli.main", {"fastapi", "rq", "httpx", "redis"}),
         ("workers.jobs", {"fastapi", "uvicorn"}),
-        ("api.app", {"workers"}),
+        ("api.server", {"workers"}),
     ],
     ids=["the command", "a worker", "the API"],
 )

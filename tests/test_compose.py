@@ -14,7 +14,7 @@ import redis
 import typer.main
 from ruamel.yaml import YAML
 
-from api.app import _GRACE
+from api.server import _FAREWELL, _GRACE
 from cli.main import app
 from cli.redis_binary import find_server
 from shared.settings import Settings
@@ -139,7 +139,7 @@ def seconds(text: str) -> int:
 def test_everything_may_end_in_order() -> None:
     settings = Settings()
     assert seconds(SERVICES["worker"]["stop_grace_period"]) > settings.drain_timeout + 15
-    assert seconds(SERVICES["api"]["stop_grace_period"]) > _GRACE + 5
+    assert seconds(SERVICES["api"]["stop_grace_period"]) > _GRACE + _FAREWELL + 4
 
 
 def test_every_setting_gets_into_the_containers() -> None:

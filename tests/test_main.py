@@ -98,7 +98,7 @@ def test_api_serves_on_its_own_address_or_an_inherited_socket(
     monkeypatch: pytest.MonkeyPatch, titles: list[str]
 ) -> None:
     serve = Called()
-    stand_in(monkeypatch, "api.app", serve=serve)
+    stand_in(monkeypatch, "api.server", serve=serve)
     rejoinder("api", "--host", "h", "--port", "1", "--redis", "redis://r:1", "--vllm", "http://v")
     settings, sockets = serve.arguments
     assert sockets is None
