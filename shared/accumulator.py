@@ -8,8 +8,8 @@ What was decided, where the wire leaves room:
   1, 2 … in slot order: an item is announced when every lower slot is; a gap that never fills is closed at the end.
   Whatever is held up is only state: announcing an item shows it as it stands, one delta for all of its text so far.
 * The same holds inside an item: a part with a gap below it waits. (vLLM leaves no gaps, so nothing waits there.)
-* `output_item.done` is held until the next event, because vLLM says `completed` before anyone can know that the
-  response was cut: the last item of a response that does not complete is `incomplete`, whether its done came or not.
+* `output_item.done` is held until a later item shows itself, because vLLM says `completed` before anyone can know that
+  the response was cut: the last item of a response that does not complete is `incomplete`, whatever its done said.
 * An item that the end finds without its done is `completed` in a completed response, else `incomplete`, wherever it
   stands: half a call must never look whole.
 * A message of white space only is not announced; its first visible character announces it. When it ends as white space
@@ -124,7 +124,10 @@ class Accumulator:
 
     def _end(self, ending: Ending, output: list[Wire | None]) -> None:
         status = "completed" if ending.status == "completed" else "incomplete"
-        self._reconcile([(position, item) for position, item in enumerate(output) if item is not None], status)
+        snapshot = [(position, item) for position, item in enumerate(output) if item is not None]
+        if malformed := len(output) - len(snapshot):
+            self.skipped["malformed_item"] += malformed
+        self._reconcile(snapshot, status)
         for slot in self._slots:
             if isinstance(slot.state, Draft):
                 self._arrivals.close(slot, slot.state, {}, status)
@@ -149,7 +152,7 @@ class Accumulator:
                 fields = {key: value for key, value in item.items() if (key, value) != ("status", "in_progress")}
                 self._arrivals.close(slot, slot.state, fields, status)
             elif isinstance(slot.state, Closed):
-                slot.state = replace(slot.state, item={**item, **slot.state.item})
+                self._arrivals.fill(slot, slot.state, item)
             else:
                 self._arrivals.compare(slot, item)
 

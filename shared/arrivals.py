@@ -6,6 +6,7 @@ changes nothing.
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias, assert_never
 
 from shared import item_events
@@ -252,6 +253,20 @@ class Arrivals:
             draft.learn(starting(fields))
         for name in ("summary", "content"):
             self._settle(slot, draft, name, gaps=True)
+        self._close_parts(slot, draft, fields)
+        for text in draft.texts:
+            if text.stage is not Stage.CLOSED:
+                self._close_text(slot, draft, text)
+        slot.state = Closed(draft, draft.finished(fields, status))
+
+    def fill(self, slot: Slot, closed: Closed, item: Wire) -> None:
+        """The final snapshot of an item whose done was not told yet: what that omits, this tells."""
+        filled = {**item, **closed.item}
+        self._close_parts(slot, closed.draft, filled)
+        slot.state = replace(closed, item=filled)
+
+    def _close_parts(self, slot: Slot, draft: Draft, fields: Wire) -> None:
+        """Tell the ends of the texts that the whole item holds, also of those of which nothing streamed."""
         for kind, position, part in draft.parts_of(fields):
             text = draft.text_at(kind.field, position)
             if text is None:
@@ -260,7 +275,3 @@ class Arrivals:
             if text.kind is kind and text.stage is not Stage.CLOSED:
                 text.take(part, done=True)
                 self._close_text(slot, draft, text)
-        for text in draft.texts:
-            if text.stage is not Stage.CLOSED:
-                self._close_text(slot, draft, text)
-        slot.state = Closed(draft, draft.finished(fields, status))

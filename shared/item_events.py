@@ -56,7 +56,8 @@ def delta(slot: Slot, text: Text, fragment: str, logprobs: list[Wire] | None) ->
 
 def whole(slot: Slot, draft: Draft, text: Text) -> Unnumbered:
     """The `done` of a text."""
-    body = {**_place(slot, text), text.kind.text_key: text.text}
+    said = text.text if text.kind.part_type else text.text or draft.known.get(text.kind.field) or ""
+    body = {**_place(slot, text), text.kind.text_key: said}
     if text.kind is TextKind.OUTPUT_TEXT:
         body["logprobs"] = list(text.logprobs)
     elif text.kind is TextKind.ARGUMENTS:
