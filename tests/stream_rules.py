@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shared.events import PublicEvent, log_entry, public_event
+from shared.json_codec import encode
 
 Wire = dict[str, Any]
 
@@ -17,6 +18,13 @@ TEXTS = {
     "response.custom_tool_call_input": ("input", None, "input", None),
 }
 PARTS = {"response.content_part": "content_index", "response.reasoning_summary_part": "summary_index"}
+#: The type of the part that a text's events are about.
+PART_TYPES = {
+    "response.output_text": "output_text",
+    "response.refusal": "refusal",
+    "response.reasoning_text": "reasoning_text",
+    "response.reasoning_summary_text": "summary_text",
+}
 REQUIRED = {
     "message": {"id", "type", "role", "status", "content"},
     "reasoning": {"id", "type", "summary"},
@@ -29,6 +37,7 @@ class _Item:
     def __init__(self, item: Wire) -> None:
         self.added = item
         self.parts: dict[tuple[str, int], str] = {}  # (part events, index) -> added | text done | done
+        self.part_types: dict[tuple[str, int], str] = {}
         self.texts: dict[tuple[str, int | None], list[str]] = {}
         self.whole: dict[tuple[str, int | None], str] = {}
         self.done: Wire | None = None
@@ -55,7 +64,7 @@ def _check_event(event: PublicEvent, items: list[_Item]) -> None:
         _check_opening(body["item"])
         items.append(_Item(body["item"]))
         return
-    if "output_index" not in body:
+    if body.get("output_index") is None:
         return
     item = items[body["output_index"]]
     assert item.done is None, "nothing follows an item's done"
@@ -93,6 +102,7 @@ def _check_part(prefix: str, verb: str, body: Wire, item: _Item) -> None:
         assert place not in item.parts
         assert place[1] == sum(events == prefix for events, _ in item.parts), "parts count from 0"
         item.parts[place] = "added"
+        item.part_types[place] = body["part"]["type"]
         assert not body["part"].get("text")
         assert not body["part"].get("refusal")
         if body["part"]["type"] == "output_text":
@@ -100,6 +110,9 @@ def _check_part(prefix: str, verb: str, body: Wire, item: _Item) -> None:
     else:
         assert item.parts[place] == "text done"
         item.parts[place] = "done"
+        part_type = body["part"]["type"]
+        [text] = [name for name, part in PART_TYPES.items() if part == part_type == item.part_types[place]]
+        assert body["part"][TEXTS[text][2]] == item.whole[text, place[1]], "a part ends with its text"
 
 
 def _check_text(prefix: str, verb: str, body: Wire, item: _Item, event: PublicEvent) -> None:
@@ -108,6 +121,7 @@ def _check_text(prefix: str, verb: str, body: Wire, item: _Item, event: PublicEv
     assert (prefix, index) not in item.whole, "nothing follows a text's done"
     if part_events is not None:
         assert item.parts[part_events, index] == "added"
+        assert item.part_types[part_events, index] == PART_TYPES[prefix]
     if prefix == "response.output_text":
         assert isinstance(body["logprobs"], list)
     if verb == "delta":
@@ -131,3 +145,31 @@ def _check_done(item: _Item, final: Wire) -> None:
     for part in final["content"] if final["type"] == "message" else ():
         assert part["type"] != "output_text" or isinstance(part["annotations"], list)
     item.done = final
+
+
+def told(event: PublicEvent) -> str:
+    """A public event in short hand; what it leaves out, `check` knows.
+
+    `0+message(msg_1)` item 0 is added, `0.completed` is done with that status (`null`, or `-` where it has none);
+    `0c1+refusal` the part at content index 1 is added (`s1`: a summary's), `0c1.` is done; `0c1"x"` a delta, `0c1="x"`
+    the whole text, of a call's arguments or input without `c1`; `~2` with two log probabilities; `0c1@0` an annotation.
+    """
+    body, (prefix, _, verb) = event.body, event.type.rpartition(".")
+    parts = [f"{key[0]}{body[key]}" for key in ("content_index", "summary_index") if key in body]
+    place = "".join([str(body.get("output_index", "")), *parts])
+    if verb == "added" and prefix == "response.output_item":
+        rest = f"+{body['item']['type']}({body['item']['id']})"
+    elif verb == "done" and prefix == "response.output_item":
+        status = body["item"].get("status", "-")
+        rest = f".{'null' if status is None else status}"
+    elif prefix in PARTS:
+        rest = f"+{body['part']['type']}" if verb == "added" else "."
+    elif prefix in TEXTS:
+        text = body["delta"] if verb == "delta" else body[TEXTS[prefix][2]]
+        odds = f"~{len(body['logprobs'])}" if body.get("logprobs") else ""
+        rest = f"{'' if verb == 'delta' else '='}{encode(text).decode()}{odds}"
+    elif prefix == "response.output_text.annotation":
+        rest = f"@{body['annotation_index']}"
+    else:
+        rest = f":{event.type}"
+    return place + rest

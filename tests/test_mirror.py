@@ -9,8 +9,8 @@ from shared.events import PublicEvent
 from shared.fold import fold
 from shared.mirror import mirrored
 from shared.normalize import normalize
+from stories import EOF, STORIES
 from stream_rules import check
-from test_accumulator import EOF, ITEMS
 from wire import Wire, done, ot_d, reasoning, rs_d, rt_d, summed, terminal, thought
 
 T = terminal()
@@ -34,7 +34,7 @@ def shown(events: list[PublicEvent]) -> list[Wire]:
 
 
 @pytest.mark.parametrize("reads", [1, 100])
-@pytest.mark.parametrize("story", [story for story, _ in ITEMS.values()], ids=ITEMS.keys())
+@pytest.mark.parametrize("story", [row.upstream for row in STORIES.values()], ids=STORIES.keys())
 def test_every_story_is_stored_as_without_a_mirror_and_seen_with_one(story: Sequence[Wire | None], reads: int) -> None:
     plain, output = tell(story, reads, mirror=False)
     events, stored = tell(story, reads)
@@ -46,7 +46,7 @@ def test_every_story_is_stored_as_without_a_mirror_and_seen_with_one(story: Sequ
     assert [event.type for event in events if "summary" not in event.type] == others
 
 
-@pytest.mark.parametrize("story", [story for story, _ in ITEMS.values()], ids=ITEMS.keys())
+@pytest.mark.parametrize("story", [row.upstream for row in STORIES.values()], ids=STORIES.keys())
 def test_a_log_cut_after_any_append_is_closed_legally(story: Sequence[Wire | None]) -> None:
     """What one read brings is appended as one, so a delta never stands there without its reflection."""
     accumulator = Accumulator(mirror=True)

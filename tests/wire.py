@@ -31,6 +31,16 @@ def part_done(index: int, item_id: str, part_index: int, part: Wire) -> Wire:
     return {**part_added(index, item_id, part_index, part), "type": "response.content_part.done"}
 
 
+def summary_part_added(index: int, item_id: str, part_index: int) -> Wire:
+    return {
+        "type": "response.reasoning_summary_part.added",
+        "output_index": index,
+        "item_id": item_id,
+        "summary_index": part_index,
+        "part": {"type": "summary_text", "text": ""},
+    }
+
+
 def rt_d(index: int | None, item_id: str | None, part: int | None, delta: str) -> Wire:
     return {
         "type": "response.reasoning_text.delta",
