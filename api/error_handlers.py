@@ -55,7 +55,10 @@ def _framework_error(_: Request, error: Exception) -> Response:
         status, headers = error.status_code, {name.lower(): value for name, value in (error.headers or {}).items()}
     match status:
         case 404:
-            refusal: ApiError = NotFound("There is nothing at this URL: the API lies under /v1.", code="unknown_url")
+            refusal: ApiError = NotFound(
+                "Nothing is at this URL: see /v1/responses and /v1/models.",
+                code="unknown_url",
+            )
         case 405:
             refusal = InvalidRequest("This URL does not take this method.", code="method_not_allowed", status=405)
         case _:

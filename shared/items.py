@@ -104,6 +104,8 @@ def _check(item: Wire, at: str) -> None:
     check = _CHECKS.get(what)
     if check is not None:
         check(item, at)
+    elif "role" in item:  # an unknown type passes, but a message must not be left out for a slip of the pen
+        raise wrong_value(f"{at}.type", "an item that has a role is of type 'message'")
 
 
 def _message(item: Wire, at: str) -> None:

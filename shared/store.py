@@ -55,7 +55,7 @@ class Creation(Enum):
 def parent_not_found(response_id: str) -> InvalidRequest:
     """OpenAI's refusal of a `previous_response_id` that is unknown, expired or was not stored."""
     return InvalidRequest(
-        f"Previous response with id '{response_id}' not found.",
+        f"Previous response with id '{response_id}' not found, or created with `store: false`.",
         param="previous_response_id",
         code="previous_response_not_found",
     )

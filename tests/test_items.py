@@ -93,6 +93,11 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "an object": ({"role": "user"}, "input", TYPE),
     "too long": ("x" * (10 * 1024 * 1024 + 1), "input", VALUE),
     "string item": ([CANARY], "input[0]", TYPE),
+    "a message whose type is misspelt": (
+        [{"type": "mesage", "role": "user", "content": CANARY}],
+        "input[0].type",
+        VALUE,
+    ),
     "neither type nor role": ([{"content": CANARY}], "input[0]", VALUE),
     "type is a number": ([{"type": 7, "role": "user", "content": CANARY}], "input[0].type", TYPE),
     "null role": ([{"role": None, "content": CANARY}], "input[0].role", MISSING),

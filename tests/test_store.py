@@ -371,7 +371,7 @@ async def test_the_fault_of_one_append_is_not_its_neighbours(
 def test_a_not_found_parent_is_told_as_openai_does() -> None:
     assert parent_not_found("resp_x").body() == {
         "error": {
-            "message": "Previous response with id 'resp_x' not found.",
+            "message": "Previous response with id 'resp_x' not found, or created with `store: false`.",
             "type": "invalid_request_error",
             "param": "previous_response_id",
             "code": "previous_response_not_found",

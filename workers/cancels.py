@@ -29,6 +29,7 @@ class Cancels:
         self._leases = leases
         self._settings = settings
         self._channel = Keys(settings.key_prefix).cancels
+        self._hears: bool | None = None
 
     async def run(self) -> None:
         """Revoke the leases of cancelled responses as they are told."""
@@ -36,7 +37,9 @@ class Cancels:
             try:
                 await self._listen()
             except RedisError as error:
-                _log.warning("not hearing of cancels for a moment: %s", type(error).__name__)
+                if self._hears is not False:
+                    _log.warning("cancels are heard of late, Redis is away: %s", type(error).__name__)
+                self._hears = False
                 await asyncio.sleep(_RETRY_PAUSE)
 
     async def _listen(self) -> None:
@@ -44,6 +47,7 @@ class Cancels:
         asked = False
         async with client, client.pubsub() as channel:
             await channel.subscribe(self._channel)
+            self._hears = True
             while True:
                 told = await channel.get_message(timeout=_SILENCE)
                 if told is None and asked:
