@@ -1,6 +1,7 @@
 """Bytes to wire values and back: the only JSON reader and writer of the house.
 
-Law: what came is what goes. Integers of any size, `null` and absence, empty lists and key order survive a round trip.
+Law: what came is what goes. Integers of any size, `null` and absence, empty lists and key order survive a round trip; a
+fraction is the nearest double, and a number beyond all doubles goes as `null`.
 Not JSON, so refused: NaN, Infinity, lone surrogates, nesting beyond the parser's limit.
 """
 
