@@ -145,8 +145,7 @@ class Announcer:
         if not isinstance(draft, Draft):
             return
         for lower in self._unsaid():
-            if lower.number < slot.number:
-                self.complete(lower)
+            self.complete(lower)
         slot.index = self._announced
         self._announced += 1
         self.say(item_events.added(slot, draft))

@@ -97,12 +97,6 @@ def _compact(shape: _DeltaShape, body: Wire) -> bytes | None:
     return f"{output_index} {part} {item_id} {delta}".encode()
 
 
-def event_type(entry: LogEntry) -> str:
-    """The event's type."""
-    shape = _BY_FIELD.get(entry.field)
-    return entry.field if shape is None else shape.type
-
-
 def sse_frame(sequence_number: int, entry: LogEntry) -> bytes:
     """The entry as one SSE frame: `event:` line, one `data:` line, blank line."""
     shape = _BY_FIELD.get(entry.field)
