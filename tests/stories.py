@@ -251,6 +251,11 @@ STORIES: dict[str, Story] = {
         '0+function_call(x)  0="{}"  0.completed  1+function_call_output(x)  1.-  COMPLETED',
         [call("x", "{}"), {"id": "x", "type": "function_call_output", "call_id": "call_1", "output": "5"}],
     ),
+    "added under another id than the delta before it: the first one stays": Story(
+        [rt_d(0, "rs_1", 0, "x"), added(0, "reasoning", "rs_2", summary=[], encrypted_content="Q=="), T],
+        '0+reasoning(rs_1)  0c0+reasoning_text  0c0"x"  0c0="x"  0c0.  0.completed  COMPLETED',
+        [{**RS, "content": [thought("x")], "encrypted_content": "Q=="}],
+    ),
     "two calls announced at one index are two calls": Story(
         [
             ADD_FC,
@@ -841,6 +846,14 @@ STORIES: dict[str, Story] = {
         ),
         [{**message("msg_1", ""), "content": [text_part("A"), {**text_part(""), "annotations": [URL]}]}],
     ),
+    "an annotation behind a gap among the parts waits": Story(
+        [ADD_MSG, ot_d(0, "msg_1", 0, "A"), annotation(0, "msg_1", 2, URL), T],
+        (
+            '0+message(msg_1)  0c0+output_text  0c0"A"  0c1+output_text  0c1@0  0c0="A"  0c0.  0c1=""  0c1.  '
+            "0.completed  COMPLETED"
+        ),
+        [{**message("msg_1", ""), "content": [text_part("A"), {**text_part(""), "annotations": [URL]}]}],
+    ),
     "call_id never changes": Story(
         [ADD_FC, done(0, call("fc_1", "{}", call_id="call_9")), T],
         '0+function_call(fc_1)  0="{}"  0.completed  COMPLETED',
@@ -1092,6 +1105,19 @@ STORIES: dict[str, Story] = {
             "1.completed  COMPLETED"
         ),
         [RS, message("msg_1", " A")],
+    ),
+    "text that its done makes white space, before anybody saw it, is none": Story(
+        [ot_d(1, "msg_1", 0, "A"), done(1, BLANK), done(0, message("msg_2", " ")), done(2, RS), T],
+        "0+reasoning(rs_1)  0.completed  COMPLETED",
+        [RS],
+    ),
+    "and is kept where nothing else is": Story(
+        [ot_d(1, "msg_1", 0, "A"), done(1, BLANK), done(0, message("msg_2", " ")), T],
+        (
+            '0+message(msg_2)  0c0+output_text  0c0=" "  0c0.  0.completed  1+message(msg_1)  1c0+output_text  '
+            '1c0"\\n\\n"  1c0="\\n\\n"  1c0.  1.completed  COMPLETED'
+        ),
+        [message("msg_2", " "), BLANK],
     ),
     "nothing at all": Story([T], "COMPLETED", []),
     "nothing at all, cut": Story([EOF], "FAILED", []),

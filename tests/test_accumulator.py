@@ -480,9 +480,20 @@ def test_kept_bytes_of_finished_items() -> None:
     accumulator = Accumulator()
     accumulator.feed(map(normalize, [done(0, {"id": "s_1", "type": "acme:s", "blob": "x" * 1000}), T]))
     assert 1000 < accumulator.kept_bytes < 1100
+
+
+KEPT_BYTES: dict[str, tuple[list[Wire], int]] = {
+    "a text's done counts instead of its deltas": ([ot_d(0, "msg_1", 0, "A"), ot_D(0, "msg_1", 0, "ABC")], 3),
+    "an item whose done is held": ([done(0, message("msg_1", "ABC"))], 3),
+    "a message that was dropped": ([done(0, BLANK), {**ADD_FC, "output_index": 1}, fa_d(1, "fc_1", "{}")], 2),
+}
+
+
+@pytest.mark.parametrize(("wires", "kept"), KEPT_BYTES.values(), ids=KEPT_BYTES.keys())
+def test_kept_bytes(wires: list[Wire], kept: int) -> None:
     accumulator = Accumulator()
-    accumulator.feed([normalize(ot_d(0, "msg_1", 0, "A")), normalize(ot_D(0, "msg_1", 0, "ABC"))])
-    assert accumulator.kept_bytes == 3
+    accumulator.feed(map(normalize, wires))
+    assert accumulator.kept_bytes == kept
 
 
 # --- sweeps ---

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.ids import SHARDS, new_response_id, shard_of
+from shared.ids import SHARDS, new_item_id, new_request_id, new_response_id, shard_of
 from shared.keys import Keys
 
 
@@ -35,3 +35,11 @@ def test_all_keys_of_a_thread_share_one_hash_tag() -> None:
     assert all("{s07}" in name(response_id) for name in names)
     assert keys.live_of(response_id) == keys.live(7)
     assert keys.outbox_of(response_id) == keys.outbox(7)
+
+
+def test_other_ids_say_what_they_are_of() -> None:
+    types = ("message", "reasoning", "function_call", "custom_tool_call", "acme:x")
+    ids = [*map(new_item_id, types), new_request_id()]
+    assert [made.rpartition("_")[0] for made in ids] == ["msg", "rs", "fc", "ctc", "item", "req"]
+    assert all(len(made) >= 32 for made in ids)
+    assert new_request_id() != new_request_id()

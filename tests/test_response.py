@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from shared.response import Status, response_object, terminal_type
+from shared.response import Status, response_object, terminal_type, wants_summary
 
 BARE = {
     "id": "resp_1",
@@ -273,3 +273,17 @@ def test_statuses_and_their_last_event() -> None:
     }
     with pytest.raises(KeyError):
         terminal_type(Status.QUEUED)
+
+
+SUMMARIES: dict[str, tuple[Any, bool]] = {
+    "no reasoning": (None, False),
+    "no word of it": ({"effort": "low"}, False),
+    "null": ({"summary": None}, False),
+    "asked": ({"summary": "auto"}, True),
+    "by its old name": ({"generate_summary": "concise"}, True),
+}
+
+
+@pytest.mark.parametrize(("asked", "wants"), SUMMARIES.values(), ids=SUMMARIES.keys())
+def test_whether_summaries_are_asked_for(asked: Any, *, wants: bool) -> None:
+    assert wants_summary({"model": "m"} | ({} if asked is None else {"reasoning": asked})) is wants
