@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # A wish for one Python, here or in the environment: make PYTHON=/path/to/python3.12 ...
 PYTHON ?=
 
-.PHONY: demo test test-vllm check bench clean wished
+.PHONY: demo test test-vllm check coverage bench clean wished
 
 demo: $(STAMPS)/runtime
 	@$(BIN)/rejoinder demo
@@ -27,6 +27,10 @@ check: $(STAMPS)/dev
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q
+
+# Of the pure modules, by lines and branches.
+coverage: $(STAMPS)/dev
+	@$(BIN)/python tests/pure_coverage.py
 
 bench: $(STAMPS)/dev
 	@set -e; for script in bench/*.py; do \
