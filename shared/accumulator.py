@@ -32,6 +32,7 @@ from shared.drafts import Draft, starting
 from shared.events import PublicEvent
 from shared.ids import new_item_id
 from shared.json_codec import Wire
+from shared.limits import Limits, Meter, json_size
 from shared.mirror import Mirror
 from shared.normalize import normalize
 from shared.output import Closed, Done, Dropped, Slots
@@ -58,12 +59,13 @@ class Accumulator:
 
     `ending` is None until the terminal event was read, or `fail` called; nothing is read after that. `skipped` counts
     what could not be used, by reason. With `mirror`, subscribers see reasoning as a summary too (`shared/mirror`).
+    `limits` bound what is kept: `feed` raises `OverLimit` before anything beyond them is, and `fail` is to follow.
     """
 
-    def __init__(self, next_sequence_number: int = 0, *, mirror: bool = False) -> None:
+    def __init__(self, next_sequence_number: int = 0, *, mirror: bool = False, limits: Limits | None = None) -> None:
         self.ending: Ending | None = None
         self.skipped: Counter[str] = Counter()
-        self._slots = Slots()
+        self._slots = Slots(Meter(limits))
         self._mirror = Mirror() if mirror else None
         self._announcer = Announcer(self._slots, next_sequence_number, self._mirror)
         self._arrivals = Arrivals(self._slots, self._announcer, self.skipped)
@@ -80,8 +82,8 @@ class Accumulator:
 
     @property
     def kept_bytes(self) -> int:
-        """How much is kept: bytes of text of open items, of JSON of finished ones. The upstream's cuts don't matter."""
-        return sum(slot.size for slot in self._slots)
+        """How much is kept (`shared/limits`). The upstream's cuts don't matter."""
+        return self._slots.meter.total
 
     def number(self, type: str, body: Wire) -> PublicEvent:  # noqa: A002 - the wire's word
         """Number an event that the turn itself makes: `response.in_progress` and the terminal one."""
@@ -147,7 +149,8 @@ class Accumulator:
             if slot is None:
                 own = item.get("id")
                 place = Place(position, own if isinstance(own, str) and own else new_item_id(item["type"]))
-                slot = self._slots.add(item["type"], place, Draft(item["type"], place.item_id or "", starting(item)))
+                draft = Draft(item["type"], place.item_id or "", starting(item))
+                slot = self._slots.add(item["type"], place, draft, json_size(item))
             if isinstance(slot.state, Draft):
                 fields = {key: value for key, value in item.items() if (key, value) != ("status", "in_progress")}
                 self._arrivals.close(slot, slot.state, fields, status)

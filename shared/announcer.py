@@ -10,7 +10,7 @@ from shared import item_events
 from shared.drafts import Draft
 from shared.events import ITEM_DONE, PublicEvent
 from shared.item_events import Unnumbered
-from shared.json_codec import Wire, encode
+from shared.json_codec import Wire
 from shared.mirror import Mirror
 from shared.output import Closed, Done, Dropped, Slot, Slots
 
@@ -89,7 +89,7 @@ class Announcer:
             if slot.noise:
                 if isinstance(slot.state, Draft) or slot is self._held or not self._something_to_show():
                     return
-                slot.state = Dropped()
+                self._drop(slot)
             elif isinstance(slot.state, Draft) and slot.state.nameless:
                 return
             elif slot is self._held:
@@ -106,7 +106,7 @@ class Announcer:
             if slot is self._held:
                 self._held = None
             item = slot.state.item
-            slot.state = Done(item, len(encode(item)))
+            slot.state = Done(item)
             self.say(item_events.done(slot, item))
 
     def catch_up(self) -> None:
@@ -132,7 +132,7 @@ class Announcer:
         self._visible = self._any_visible()
         if self._something_to_show():
             for slot in noise:
-                slot.state = Dropped()
+                self._drop(slot)
 
     def forget(self, next_sequence_number: int) -> None:
         """All that was told is in the log already; go on with that number."""
@@ -152,6 +152,11 @@ class Announcer:
         for text in draft.placed():
             self.say_all(item_events.so_far(slot, draft, text))
         self.say_all(item_events.forwarded(slot, *event) for event in slot.waiting)
+        slot.waiting.clear()
+
+    def _drop(self, slot: Slot) -> None:
+        slot.state = Dropped()
+        self._slots.meter.weigh(slot, 0)
 
     def _unsaid(self) -> list[Slot]:
         """The announced slots that have closed without a word, in order."""

@@ -15,8 +15,9 @@ from shared.drafts import Draft, starting
 from shared.ids import new_item_id
 from shared.item_shape import tidy_part
 from shared.json_codec import Wire
+from shared.limits import json_size
 from shared.output import Closed, Done, Dropped, Slot, Slots
-from shared.texts import Stage, Text
+from shared.texts import Stage, Text, utf8_size
 from shared.upstream_events import (
     AnnotationAdded,
     Forwarded,
@@ -51,6 +52,7 @@ class Arrivals:
         self._slots = slots
         self._announcer = announcer
         self._skipped = skipped
+        self._meter = slots.meter
         self._last: tuple[TextKind, Place, _Found] | None = None  # where the delta went that was the last event
 
     def take(self, event: Arrival) -> None:
@@ -89,6 +91,10 @@ class Arrivals:
         else:
             return
         slot, _, text = found
+        size = utf8_size(event.delta) + json_size(event.logprobs)
+        if not size:
+            return  # nothing to keep, nothing to tell: an endless stream of them costs nothing
+        self._meter.grow(slot, size)
         text.append(event.delta, event.logprobs)
         if slot.index is None:
             self._announcer.advance(slot)
@@ -100,8 +106,10 @@ class Arrivals:
             return
         slot, draft, text = found
         if event.name and not draft.known.get("name"):
+            self._meter.grow(slot, len(event.name))
             draft.known = {**draft.known, "name": event.name}
         if event.text or event.kind.part_type:
+            self._meter.grow(slot, utf8_size(event.text) - text.size + json_size(event.logprobs))
             text.replace(event.text, event.logprobs)
         self._make_whole(slot, draft, text)
         self._announcer.advance(slot)
@@ -111,6 +119,7 @@ class Arrivals:
             return
         slot, draft, text = found
         if text.stage is not Stage.CLOSED:
+            self._meter.grow(slot, json_size(event.part) - text.size)
             text.take(tidy_part(event.part), done=True)
             self._close_text(slot, draft, text)
             self._announcer.advance(slot)
@@ -122,6 +131,7 @@ class Arrivals:
         if text.stage is Stage.CLOSED:
             self._skipped["late"] += 1
             return
+        self._meter.add_apart(event.annotation)
         text.annotations.append(event.annotation)
         if slot.index is None:
             self._announcer.advance(slot)
@@ -139,7 +149,7 @@ class Arrivals:
     def _text(self, kind: TextKind, place: Place, part: Wire | None = None, *, anew: bool = False) -> _Found | None:
         """The text that an event is about, made where there is none; None where it can't be told, or is over."""
         try:
-            slot = self._slots.find(kind.item_type, place, anew=anew) or self._new_item(kind.item_type, place, {})
+            slot = self._slots.find(kind.item_type, place, anew=anew) or self._new_item(kind.item_type, place, {}, 0)
             self._announcer.release(slot)
             draft = slot.state
             if not isinstance(draft, Draft):
@@ -150,6 +160,8 @@ class Arrivals:
             self._skipped["ambiguous"] += 1
             return None
         if text is None:
+            self._meter.add_parts(1 if kind.part_type else 0)
+            self._meter.grow(slot, json_size(part))
             text = draft.add(kind, place.part_index, len(self._slots) - 1)
             text.take(part or {}, done=False)
             self._settle(slot, draft, kind.field)
@@ -174,9 +186,9 @@ class Arrivals:
 
     # What arrives for an item.
 
-    def _new_item(self, item_type: str, place: Place, known: Wire) -> Slot:
+    def _new_item(self, item_type: str, place: Place, known: Wire, size: int) -> Slot:
         draft = Draft(item_type, place.item_id or new_item_id(item_type), known)
-        slot = self._slots.add(item_type, place, draft)
+        slot = self._slots.add(item_type, place, draft, size)
         self._announcer.release(slot)
         self._announcer.advance(slot)
         return slot
@@ -185,10 +197,11 @@ class Arrivals:
         item = event.item
         slot = self._slots.find_added(item["type"], event.place)
         if slot is None:
-            self._new_item(item["type"], event.place, item)
+            self._new_item(item["type"], event.place, item, json_size(item))
             return
         self._announcer.release(slot)
         if isinstance(slot.state, Draft) and not slot.state.announced:
+            self._meter.grow(slot, json_size(item))
             slot.state.learn(item)
             self._announcer.advance(slot)
 
@@ -201,7 +214,7 @@ class Arrivals:
         except LookupError:
             self._skipped["ambiguous"] += 1
             return
-        slot = slot or self._new_item(item["type"], event.place, starting(item))
+        slot = slot or self._new_item(item["type"], event.place, starting(item), json_size(item))
         self._announcer.release(slot)
         if isinstance(slot.state, Draft):
             self.close(slot, slot.state, item, "completed")
@@ -219,6 +232,7 @@ class Arrivals:
 
     def _forward(self, event: Forwarded) -> None:
         if event.place.output_index is None and event.place.item_id is None:
+            self._meter.add_apart(event.body)
             self._announcer.release(None)
             self._announcer.say((event.type, event.body))
             return
@@ -229,7 +243,9 @@ class Arrivals:
         self._announcer.release(slot)
         if isinstance(slot.state, Done | Dropped):
             self._skipped["late"] += 1
-        elif slot.index is None:
+            return
+        self._meter.add_apart(event.body)
+        if slot.index is None:
             slot.waiting.append((event.type, event.body))
         else:
             self._announcer.say(item_events.forwarded(slot, event.type, event.body))
@@ -250,6 +266,7 @@ class Arrivals:
     def close(self, slot: Slot, draft: Draft, fields: Wire, status: str) -> None:
         """Nothing more is to come: tell the ends of its texts, and keep the item as its done will show it."""
         if fields:
+            self._meter.grow(slot, max(0, json_size(fields) - slot.size))
             draft.learn(starting(fields))
         for name in ("summary", "content"):
             self._settle(slot, draft, name, gaps=True)
@@ -257,7 +274,9 @@ class Arrivals:
         for text in draft.texts:
             if text.stage is not Stage.CLOSED:
                 self._close_text(slot, draft, text)
-        slot.state = Closed(draft, draft.finished(fields, status))
+        item = draft.finished(fields, status)
+        slot.state = Closed(draft, item)
+        self._meter.weigh(slot, json_size(item))
 
     def fill(self, slot: Slot, closed: Closed, item: Wire) -> None:
         """The final snapshot of an item whose done was not told yet: what that omits, this tells."""
@@ -267,7 +286,10 @@ class Arrivals:
 
     def _close_parts(self, slot: Slot, draft: Draft, fields: Wire) -> None:
         """Tell the ends of the texts that the whole item holds, also of those of which nothing streamed."""
-        for kind, position, part in draft.parts_of(fields):
+        parts = list(draft.parts_of(fields))
+        new = [kind for kind, position, _ in parts if kind.part_type and draft.text_at(kind.field, position) is None]
+        self._meter.add_parts(len(new))
+        for kind, position, part in parts:
             text = draft.text_at(kind.field, position)
             if text is None:
                 text = draft.add(kind, None, len(self._slots) - 1)

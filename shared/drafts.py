@@ -58,11 +58,6 @@ class Draft:
         return "type" in self.known
 
     @property
-    def size(self) -> int:
-        """Bytes of text kept."""
-        return sum(text.size for text in self.texts)
-
-    @property
     def blank(self) -> bool:
         """A message that shows nothing but white space."""
         return self.type == "message" and all(text.blank and not text.annotations for text in self.texts)

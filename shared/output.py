@@ -10,10 +10,11 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, TypeAlias, TypeVar, assert_never
+from typing import Any, TypeAlias, TypeVar
 
 from shared.drafts import Draft, is_blank_message, sole
 from shared.json_codec import Wire
+from shared.limits import Meter
 from shared.upstream_events import Place
 
 _T = TypeVar("_T")
@@ -29,10 +30,9 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An item whose `output_item.done` was said: nothing of it changes any more. `size` is in bytes."""
+    """An item whose `output_item.done` was said: nothing of it changes any more."""
 
     item: Wire
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ State: TypeAlias = Draft | Closed | Done | Dropped
 class Slot:
     """One item's place. `index` is the public output index, None until the item is announced.
 
-    `waiting` are events of types that we don't know, for after the announcement.
+    `waiting` are events of types that we don't know, for after the announcement; `size` is the bytes kept.
     """
 
     number: int
@@ -56,6 +56,7 @@ class Slot:
     state: State
     index: int | None = None
     waiting: list[tuple[str, Wire]] = field(default_factory=list)
+    size: int = 0
 
     @property
     def call_id(self) -> Any:
@@ -79,24 +80,15 @@ class Slot:
             case _:
                 return False
 
-    @property
-    def size(self) -> int:
-        """Bytes kept."""
-        match self.state:
-            case Draft() | Done():
-                return self.state.size
-            case Closed():
-                return self.state.draft.size
-            case Dropped():
-                return 0
-            case _:
-                assert_never(self.state)
-
 
 class Slots:
-    """All slots of one response. Look-ups raise `LookupError` where several items fit."""
+    """All slots of one response. Look-ups raise `LookupError` where several items fit.
 
-    def __init__(self) -> None:
+    `meter` counts what they hold; what takes in more raises its `OverLimit`.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
         self._by_number: dict[int, Slot] = {}
         self._order: list[int] = []
         self._free = 0
@@ -130,6 +122,7 @@ class Slots:
             slot = self._only_open(item_type) if item_id is None else None
         if slot is not None and item_id is not None:
             if isinstance(slot.state, Draft):
+                self.meter.add_apart(item_id)
                 self._name(slot, item_id)
             elif anew:
                 return None
@@ -149,14 +142,15 @@ class Slots:
             return slot
         return None if place.output_index is None else self._by_number.get(place.output_index)
 
-    def add(self, item_type: str, place: Place, draft: Draft) -> Slot:
-        """A slot for a new item."""
+    def add(self, item_type: str, place: Place, draft: Draft, size: int) -> Slot:
+        """A slot for a new item of so many bytes."""
+        self.meter.add_item(size)
         number = place.output_index
         if number is None or number in self._by_number:
             while self._free in self._by_number:
                 self._free += 1
             number = self._free
-        slot = Slot(number, item_type, draft.id, draft)
+        slot = Slot(number, item_type, draft.id, draft, size=size)
         self._by_number[number] = slot
         insort(self._order, number)
         self._open.setdefault(item_type, []).append(slot)

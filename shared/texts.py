@@ -11,6 +11,11 @@ from shared.json_codec import Wire
 from shared.upstream_events import TextKind
 
 
+def utf8_size(text: str) -> int:
+    """Bytes of a text."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 class Stage(Enum):
     """How far a text has come."""
 
@@ -33,11 +38,15 @@ class Text:
     stage: Stage = Stage.OPEN
     streamed: bool = False
     blank: bool = True
-    size: int = 0
     logprobs: list[Wire] = field(default_factory=list)
     annotations: list[Wire] = field(default_factory=list)
     said: Wire = field(default_factory=dict)
     _fragments: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its text."""
+        return utf8_size(self.text)
 
     @property
     def text(self) -> str:
@@ -50,7 +59,6 @@ class Text:
         """One more fragment."""
         self._fragments.append(delta)
         self.streamed = True
-        self.size += len(delta) if delta.isascii() else len(delta.encode())
         if self.blank and delta and not delta.isspace():
             self.blank = False
         if logprobs is not None:
@@ -59,7 +67,6 @@ class Text:
     def replace(self, text: str, logprobs: list[Wire] | None = None) -> None:
         """The whole text, as a `done` gave it."""
         self._fragments = [text]
-        self.size = len(text.encode())
         self.blank = not text.strip()
         self.logprobs = self.logprobs or list(logprobs or ())
 

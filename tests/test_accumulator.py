@@ -484,8 +484,11 @@ def test_kept_bytes_of_finished_items() -> None:
 
 KEPT_BYTES: dict[str, tuple[list[Wire], int]] = {
     "a text's done counts instead of its deltas": ([ot_d(0, "msg_1", 0, "A"), ot_D(0, "msg_1", 0, "ABC")], 3),
-    "an item whose done is held": ([done(0, message("msg_1", "ABC"))], 3),
-    "a message that was dropped": ([done(0, BLANK), {**ADD_FC, "output_index": 1}, fa_d(1, "fc_1", "{}")], 2),
+    "an item whose done is held": ([done(0, message("msg_1", "ABC"))], len(encode(message("msg_1", "ABC")))),
+    "a message that was dropped": (
+        [done(0, BLANK), {**ADD_FC, "output_index": 1}, fa_d(1, "fc_1", "{}")],
+        len(encode(ADD_FC["item"])) + 2,
+    ),
 }
 
 
