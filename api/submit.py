@@ -17,6 +17,7 @@ from shared.history import item_history
 from shared.ids import new_response_id, shard_of
 from shared.items import references
 from shared.json_codec import Wire
+from shared.limits import json_size
 from shared.merge import merge_input
 from shared.queue import TurnQueue
 from shared.record import Record
@@ -86,11 +87,17 @@ class Submissions:
         )
 
     async def _resolved(self, items: list[Wire]) -> list[Wire]:
-        """The items with every `item_reference` replaced by the stored item; `NotFound` (404, `input`) without one."""
+        """The items with every `item_reference` replaced by the stored item.
+
+        Raises `NotFound` (404, `input`) without one, `InvalidRequest` where they hold more than a history may.
+        """
         resolved = list(items)
+        total = 0
         for index, item_id in references(items):
             item = await self._store.item(item_id)
             if item is None:
                 raise NotFound(f"Item with id '{item_id}' not found.", param="input")
+            total += json_size(item)
+            self._store.ensure_fits(total, 0)
             resolved[index] = item
         return resolved

@@ -48,6 +48,12 @@ class Settings(BaseSettings):
     stall_timeout: Seconds = 120.0
     turn_timeout: Seconds = 3600.0
     max_event_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+    max_item_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+    max_response_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024 * 1024
+    max_items: Annotated[int, Field(ge=1)] = 1000
+    max_parts: Annotated[int, Field(ge=1)] = 10_000
+    max_history_bytes: Annotated[int, Field(ge=1024)] = 128 * 1024 * 1024
+    max_history_items: Annotated[int, Field(ge=1)] = 20_000
 
     workers: Annotated[int, Field(ge=1)] = 1
     concurrency: Annotated[int, Field(ge=1)] = 100

@@ -30,6 +30,8 @@ _REHYDRATE = Script("rehydrate")
 
 #: Ancestors read by one call of the rehydrate script: bounds how long Redis is kept busy.
 _STEPS = 64
+#: And bytes of items after which it adds no more of them.
+_STEP_BYTES = 4 * 1024 * 1024
 
 #: How long a created response may stay unclaimed before the sweeper looks whether its job exists.
 _SUBMIT_LEASE_MS = 5_000
@@ -69,6 +71,8 @@ class ResponseStore:
         self._keys = Keys(settings.key_prefix)
         self._lease_ms = int(settings.lease * 1000)
         self._ttl_ms = int(settings.response_ttl * 1000)
+        self._max_history_bytes = settings.max_history_bytes
+        self._max_history_items = settings.max_history_items
 
     async def ensure_reachable(self) -> None:
         """Have one word with Redis, which changes nothing."""
@@ -177,24 +181,43 @@ class ResponseStore:
     async def rehydrate(self, response_id: str) -> list[Turn]:
         """The turns from the root to `response_id`, itself included; their time to live starts anew.
 
-        Raises `InvalidRequest` (`previous_response_not_found`) when one of them is missing or was not stored.
+        Raises `InvalidRequest`: `previous_response_not_found` when one of them is missing or was not stored,
+        `context_length_exceeded` when their items are more than one request may hold. No more are read then.
         """
         turns: list[Turn] = []
+        total = count = 0
         if shard_of(response_id) is None:
             raise parent_not_found(response_id)
         record_key = self._keys.response(response_id)
         base = record_key.removesuffix(response_id)
         at = response_id
         while at:
-            more, found = await _REHYDRATE(self._client, [base + at], [base, at, _STEPS, self._ttl_ms])
+            arguments = [base, at, _STEPS, self._ttl_ms, _STEP_BYTES]
+            more, found = await _REHYDRATE(self._client, [base + at], arguments)
             for turn_id, status, *items in found:
                 if not status:
                     raise parent_not_found(turn_id.decode())
+                total += sum(len(item) for side in items for item in side)
+                count += sum(map(len, items))
+                self.ensure_fits(total, count)
                 own, output = ([decode(item) for item in side] for side in items)
                 turns.append(Turn(turn_id.decode(), Status(status.decode()), own, output))
             at = more.decode()
         turns.reverse()
         return turns
+
+    def ensure_fits(self, total: int, count: int) -> None:
+        """Raise `InvalidRequest` (`context_length_exceeded`) for a history of more bytes or items than allowed."""
+        for found, limit, name in (
+            (total, self._max_history_bytes, "max_history_bytes"),
+            (count, self._max_history_items, "max_history_items"),
+        ):
+            if found > limit:
+                raise InvalidRequest(
+                    f"The items of the conversation are more than this server takes at once: {name} is {limit}.",
+                    param="input",
+                    code="context_length_exceeded",
+                )
 
     async def expired(self, shards: Sequence[int]) -> list[str]:
         """Ids of live responses in these shards whose lease has run out."""

@@ -23,7 +23,7 @@ class Fault(Enum):
     STALLED = (504, "The model server stopped in the middle of its answer.")
     BROKEN = (502, "The connection to the model server broke.")
     GARBAGE = (502, "The model server's answer is no event stream.")
-    OVERLONG = (502, "The model server sent an event over the size limit.")
+    OVERLONG = (502, "The model server sent an event over the size limit (max_event_bytes).")
 
 
 class _Refusal(NamedTuple):
@@ -110,6 +110,11 @@ def breakdown(fault: Fault) -> UpstreamError:
     """
     status, message = fault.value
     return _server_error(message, status, RETRY_AFTER if fault is Fault.UNREACHABLE else None)
+
+
+def over_limit(setting: str, limit: int) -> UpstreamError:
+    """The error of a response that is more than this server keeps; its setting is named, and the value it has."""
+    return _server_error(f"The model server's response is over a limit of this server: {setting} is {limit}.", 502)
 
 
 def refusal(status: int, body: bytes, retry_after: str = "") -> UpstreamError:

@@ -19,6 +19,7 @@ from shared.event_log import Append, Appended, EventLog, last_append
 from shared.events import IN_PROGRESS, PublicEvent
 from shared.history import item_history
 from shared.json_codec import Wire
+from shared.limits import Limits, OverLimit
 from shared.record import Ending, Record
 from shared.replay import ReplayPolicy, upstream_body
 from shared.response import Status
@@ -27,7 +28,7 @@ from shared.store import ResponseStore
 from workers.leases import Lease, LeaseLost, Leases
 from workers.outbox import Outbox
 from workers.publisher import Publisher
-from workers.refusals import reported_failure
+from workers.refusals import over_limit, reported_failure
 from workers.vllm import Vllm
 
 _log = logging.getLogger(__name__)
@@ -59,9 +60,14 @@ async def run_turn(response_id: str, claim_token: str, context: TurnContext) -> 
         return
     try:
         with context.leases.held(record) as lease:
-            await Turn(record, Accumulator(record.sequence, mirror=record.mirror), context).run(lease)
+            accumulator = Accumulator(record.sequence, mirror=record.mirror, limits=_limits(context.settings))
+            await Turn(record, accumulator, context).run(lease)
     except LeaseLost:
         _log.info("%s: no longer ours, stopped", response_id)
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(settings.max_item_bytes, settings.max_response_bytes, settings.max_items, settings.max_parts)
 
 
 class Turn:
@@ -81,6 +87,8 @@ class Turn:
                 events = await self._generate()
         except ApiError as error:
             failure = error
+        except OverLimit as over:
+            failure = over_limit(over.setting, over.limit)
         except TimeoutError:
             failure = UpstreamError("The turn took longer than this server allows.", status=504)
         except asyncio.CancelledError:
