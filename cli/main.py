@@ -77,10 +77,16 @@ def _settings(command: str, **flags: Any) -> Settings:
     """Flags over environment over defaults. What is wrong is named; its value, perhaps a secret, is not."""
     if unknown := unknown_variables(os.environ):
         sys.stderr.write(f"rejoinder {command}: {warning(unknown)}\n")
+    from cli.preflight import NotStarted, check_redis_address
+
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
+        settings = Settings(**{name: value for name, value in flags.items() if value is not None})
+        check_redis_address(settings.redis_url)
     except (ValidationError, SettingsError) as error:
         _fail(command, wrong_settings(error, flags))
+    except NotStarted as error:
+        _fail(command, str(error))
+    return settings
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so

@@ -68,8 +68,26 @@ def _free_port() -> int:
         return port
 
 
+def check_redis_address(url: str) -> None:
+    """Raises `NotStarted` where redis-py makes nothing of the address, or another thing than its user means."""
+    try:
+        parts = urlsplit(url)
+        past_host = parts.path + parts.query + parts.fragment
+        whole = parts.path != "" if parts.scheme == "unix" else "@" not in past_host  # a / in a password ends the host
+        pool = redis.ConnectionPool.from_url(url)
+        pool.connection_class(**pool.connection_kwargs)  # it connects at its first command
+    except (ValueError, TypeError, redis.RedisError):
+        whole = False
+    if not whole:
+        raise NotStarted(
+            "--redis / REJOINDER_REDIS_URL is no Redis address; give one like redis://127.0.0.1:6379/0 "
+            "(in a password, / is %2F, ? is %3F, # is %23)"
+        )
+
+
 def check_redis(settings: Settings) -> None:
     """Raises `NotStarted` unless the given Redis answers and is new enough."""
+    check_redis_address(settings.redis_url)
     where = _shown(settings.redis_url)
     timeout = settings.redis_timeout
     try:
@@ -82,8 +100,6 @@ def check_redis(settings: Settings) -> None:
     except (redis.RedisError, OSError):
         message = f"Redis at {where} does not answer; start it, give another with --redis, or none to have one started"
         raise NotStarted(message) from None
-    except ValueError:
-        raise NotStarted("--redis is no Redis address; give one like redis://127.0.0.1:6379/0") from None
     if tuple(map(int, version.split(".")[:2])) < OLDEST:
         raise NotStarted(f"Redis at {where} is version {version}; give one of {'.'.join(map(str, OLDEST))} or newer")
 

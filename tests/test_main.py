@@ -237,6 +237,58 @@ def test_a_wrong_setting_is_named_as_its_user_knows_it_and_its_value_is_not(
     assert rejoinder(command, code=2) == f"rejoinder {command}: {says}\n"
 
 
+@pytest.mark.parametrize("command", ["up", "api", "worker"])
+@pytest.mark.parametrize("variable", ["", "REJOINDER_REDIS_URL", "REDIS_URL"], ids=["flag", "ours", "plain"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "",
+            "hush",
+            "http://hush",
+            "REDIS://hush",
+            "redis://:hush/secret@h:6379",
+            "redis://:6379/hush@h",
+            "redis://h:hush",
+        ),
+        *(
+            "redis://:1?hush@h",
+            "redis://:1#hush@h",
+            "redis://[hush",
+            "redis://h?db=hush",
+            "redis://h?hush=1",
+            "unix://",
+        ),
+    ],
+)
+def test_what_is_no_redis_address_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str], command: str, variable: str, url: str
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, url)
+    said = rejoinder(command, *([] if variable else ["--redis", url]), code=2)
+    assert said.startswith(f"rejoinder {command}: --redis / REJOINDER_REDIS_URL is no Redis address; give one like ")
+    assert said.count("\n") == 1
+    assert "hush" not in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("redis://", "redis://h", "redis://h:1/2", "redis://me:%2Fhush@h:1/2", "redis://[::1]:1", "redis://h?db=1"),
+        *("rediss://h:1/0", "rediss://h?ssl_cert_reqs=none", "unix:///s?db=1", "unix://me:hush@/at@home/s"),
+        "redis://h?health_check_interval=3",
+    ],
+)
+def test_every_redis_address_that_redis_py_takes_will_do(
+    monkeypatch: pytest.MonkeyPatch, titles: list[str], url: str
+) -> None:
+    up = Called(0)
+    stand_in(monkeypatch, "cli.up", up=up)
+    assert rejoinder("up", "--redis", url) == ""
+    assert changed(up.arguments[0]) == {"redis_url": url}
+
+
 def test_only_a_flag_that_the_command_has_is_named(monkeypatch: pytest.MonkeyPatch, titles: list[str]) -> None:
     monkeypatch.setenv("REJOINDER_PORT", "70000")
     names = {command: rejoinder(command, code=2).split(": ")[1] for command in ("up", "api", "worker")}

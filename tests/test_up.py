@@ -319,8 +319,8 @@ def test_a_simulated_vllm_that_has_no_place_is_told(
     [
         ("redis://:hush@127.0.0.1:{port}/0", "Redis at redis://127.0.0.1:{port}/0 does not answer; start it"),
         ("unix:///nowhere/redis.sock?password=hush", "Redis at unix:///nowhere/redis.sock does not answer"),
-        ("http://hush@127.0.0.1", "--redis is no Redis address"),
-        ("redis://127.0.0.1:hush", "--redis is no Redis address"),
+        ("http://hush@127.0.0.1", "--redis / REJOINDER_REDIS_URL is no Redis address"),
+        ("redis://127.0.0.1:hush", "--redis / REJOINDER_REDIS_URL is no Redis address"),
     ],
     ids=["port", "socket", "scheme", "malformed"],
 )
