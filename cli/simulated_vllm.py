@@ -242,6 +242,6 @@ def serve(host: str, port: int, options: SimulatorOptions) -> None:
     """Serve until SIGINT or SIGTERM. One line on stderr says where, and that it is a simulator."""
     listener = listen(host, port)
     address = "{}:{}".format(*listener.getsockname()[:2])
-    sys.stderr.write(f"simulated vLLM {VERSION} on http://{address}/v1: no model runs here, every answer is made up\n")
+    sys.stderr.write(f"simulated vLLM {VERSION} on http://{address}: no model runs here, every answer is made up\n")
     sys.stderr.flush()
     server(options).run(sockets=[listener])

@@ -484,7 +484,7 @@ def test_the_process_says_what_it_is_and_cuts_its_streams_on_sigterm() -> None:
     try:
         assert process.stderr is not None
         banner = process.stderr.readline()
-        match = re.fullmatch(r"simulated vLLM \S+ on (http://127\.0\.0\.1:\d+)/v1: no model runs here, .*\n", banner)
+        match = re.fullmatch(r"simulated vLLM \S+ on (http://127\.0\.0\.1:\d+): no model runs here, .*\n", banner)
         assert match is not None, banner
         with httpx.stream("POST", f"{match[1]}/v1/responses", json=SLOW, timeout=10) as answer:
             lines = answer.iter_lines()
