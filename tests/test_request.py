@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "strict is text": ({"text": {"format": SCHEMA | {"strict": CANARY}}}, "text.format.strict", TYPE),
     "safety identifier too long": ({"safety_identifier": CANARY * 20}, "safety_identifier", VALUE),
     "retention": ({"prompt_cache_retention": CANARY}, "prompt_cache_retention", VALUE),
-    "an id with a space": ({"previous_response_id": f"{CANARY} x"}, "previous_response_id", VALUE),
+    "context management without a type": ({"context_management": [{}]}, "context_management[0].type", MISSING),
     "tools are an object": ({"tools": {"name": CANARY}}, "tools", TYPE),
     "a tool is text": ({"tools": [CANARY]}, "tools[0]", TYPE),
     "a chat tool": ({"tools": [{"type": "function", "function": {"name": CANARY}}]}, "tools[0].name", MISSING),
