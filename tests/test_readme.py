@@ -102,7 +102,7 @@ def test_what_contributing_points_at_exists() -> None:
     found = re.search(r"^## Where to look\n(.*?)^## ", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
     assert found
     rows = [line.strip("| ").split(" | ") for line in found[1].splitlines()[2:] if line.startswith("|")]
-    assert len(rows) == 6
+    assert len(rows) == 7
     for _, code, tests in rows:
         folder = ""
         for name in re.findall(r"`([^`]+)`", code):
