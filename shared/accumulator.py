@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 
 from shared.announcer import Announcer
 from shared.arrivals import Arrivals
+from shared.closings import Closings
 from shared.drafts import Draft, starting
 from shared.events import PublicEvent
 from shared.ids import new_item_id
@@ -58,17 +59,20 @@ class Accumulator:
     """One response in the making.
 
     `ending` is None until the terminal event was read, or `fail` called; nothing is read after that. `skipped` counts
-    what could not be used, by reason. With `mirror`, subscribers see reasoning as a summary too (`shared/mirror`).
-    `limits` bound what is kept: `feed` raises `OverLimit` before anything beyond them is, and `fail` is to follow.
+    what could not be used, by reason, `repaired` what was made good, by kind. With `mirror`, subscribers see reasoning
+    as a summary too (`shared/mirror`). `limits` bound what is kept: `feed` raises `OverLimit` before anything beyond
+    them is, and `fail` is to follow.
     """
 
     def __init__(self, next_sequence_number: int = 0, *, mirror: bool = False, limits: Limits | None = None) -> None:
         self.ending: Ending | None = None
         self.skipped: Counter[str] = Counter()
         self._slots = Slots(Meter(limits))
+        self.repaired = self._slots.repaired
         self._mirror = Mirror() if mirror else None
         self._announcer = Announcer(self._slots, next_sequence_number, self._mirror)
-        self._arrivals = Arrivals(self._slots, self._announcer, self.skipped)
+        self._closings = Closings(self._slots, self._announcer)
+        self._arrivals = Arrivals(self._slots, self._announcer, self._closings, self.skipped)
 
     @property
     def next_sequence_number(self) -> int:
@@ -132,7 +136,9 @@ class Accumulator:
         self._reconcile(snapshot, status)
         for slot in self._slots:
             if isinstance(slot.state, Draft):
-                self._arrivals.close(slot, slot.state, {}, status)
+                if status == "completed":
+                    self.repaired["done_missing"] += 1
+                self._closings.close(slot, slot.state, {}, status)
         self._announcer.drop_noise()
         if ending.status != "completed":
             self._cut_last()
@@ -151,11 +157,12 @@ class Accumulator:
                 place = Place(position, own if isinstance(own, str) and own else new_item_id(item["type"]))
                 draft = Draft(item["type"], place.item_id or "", starting(item))
                 slot = self._slots.add(item["type"], place, draft, json_size(item))
+                self.repaired["only_in_terminal"] += 1
             if isinstance(slot.state, Draft):
                 fields = {key: value for key, value in item.items() if (key, value) != ("status", "in_progress")}
-                self._arrivals.close(slot, slot.state, fields, status)
+                self._closings.close(slot, slot.state, fields, status)
             elif isinstance(slot.state, Closed):
-                self._arrivals.fill(slot, slot.state, item)
+                self._closings.fill(slot, slot.state, item)
             else:
                 self._arrivals.compare(slot, item)
 

@@ -6,11 +6,11 @@ changes nothing.
 """
 
 from collections import Counter
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias, assert_never
 
 from shared import item_events
 from shared.announcer import Announcer
+from shared.closings import Closings
 from shared.drafts import Draft, starting
 from shared.ids import new_item_id
 from shared.item_shape import tidy_part
@@ -48,9 +48,10 @@ class _Found(NamedTuple):
 class Arrivals:
     """Applies events to slots. `skipped` is where faults of the upstream are counted."""
 
-    def __init__(self, slots: Slots, announcer: Announcer, skipped: Counter[str]) -> None:
+    def __init__(self, slots: Slots, announcer: Announcer, closings: Closings, skipped: Counter[str]) -> None:
         self._slots = slots
         self._announcer = announcer
+        self._closings = closings
         self._skipped = skipped
         self._meter = slots.meter
         self._last: tuple[TextKind, Place, _Found] | None = None  # where the delta went that was the last event
@@ -111,7 +112,7 @@ class Arrivals:
         if event.text or event.kind.part_type:
             self._meter.grow(slot, utf8_size(event.text) - text.size + json_size(event.logprobs))
             text.replace(event.text, event.logprobs)
-        self._make_whole(slot, draft, text)
+        self._closings.make_whole(slot, draft, text)
         self._announcer.advance(slot)
 
     def _part_done(self, event: PartDone) -> None:
@@ -121,7 +122,7 @@ class Arrivals:
         if text.stage is not Stage.CLOSED:
             self._meter.grow(slot, json_size(event.part) - text.size)
             text.take(tidy_part(event.part), done=True)
-            self._close_text(slot, draft, text)
+            self._closings.close_text(slot, draft, text)
             self._announcer.advance(slot)
 
     def _annotation(self, event: AnnotationAdded) -> None:
@@ -149,7 +150,7 @@ class Arrivals:
     def _text(self, kind: TextKind, place: Place, part: Wire | None = None, *, anew: bool = False) -> _Found | None:
         """The text that an event is about, made where there is none; None where it can't be told, or is over."""
         try:
-            slot = self._slots.find(kind.item_type, place, anew=anew) or self._new_item(kind.item_type, place, {}, 0)
+            slot = self._slots.find(kind.item_type, place, anew=anew) or self._unannounced(kind.item_type, place, {}, 0)
             self._announcer.release(slot)
             draft = slot.state
             if not isinstance(draft, Draft):
@@ -161,28 +162,13 @@ class Arrivals:
             return None
         if text is None:
             self._meter.add_parts(1 if kind.part_type else 0)
+            if part is None and kind.part_type:
+                self._slots.repaired["part_added_missing"] += 1
             self._meter.grow(slot, json_size(part))
             text = draft.add(kind, place.part_index, len(self._slots) - 1)
             text.take(part or {}, done=False)
-            self._settle(slot, draft, kind.field)
+            self._closings.settle(slot, draft, kind.field)
         return _Found(slot, draft, text)
-
-    def _settle(self, slot: Slot, draft: Draft, field: str, *, gaps: bool = False) -> None:
-        for text in draft.settle(field, gaps=gaps):
-            if slot.index is not None:
-                self._announcer.say_all(item_events.so_far(slot, draft, text))
-
-    def _make_whole(self, slot: Slot, draft: Draft, text: Text) -> None:
-        text.stage = Stage.WHOLE
-        if slot.index is not None and text.position is not None:
-            self._announcer.say(item_events.whole(slot, draft, text))
-
-    def _close_text(self, slot: Slot, draft: Draft, text: Text) -> None:
-        if text.stage is Stage.OPEN:
-            self._make_whole(slot, draft, text)
-        text.stage = Stage.CLOSED
-        if slot.index is not None and text.position is not None and text.kind.part_type:
-            self._announcer.say(item_events.part_done(slot, text))
 
     # What arrives for an item.
 
@@ -191,6 +177,11 @@ class Arrivals:
         slot = self._slots.add(item_type, place, draft, size)
         self._announcer.release(slot)
         self._announcer.advance(slot)
+        return slot
+
+    def _unannounced(self, item_type: str, place: Place, known: Wire, size: int) -> Slot:
+        slot = self._new_item(item_type, place, known, size)
+        self._slots.repaired["added_missing"] += 1
         return slot
 
     def _item_added(self, event: ItemAdded) -> None:
@@ -214,10 +205,10 @@ class Arrivals:
         except LookupError:
             self._skipped["ambiguous"] += 1
             return
-        slot = slot or self._new_item(item["type"], event.place, starting(item), json_size(item))
+        slot = slot or self._unannounced(item["type"], event.place, starting(item), json_size(item))
         self._announcer.release(slot)
         if isinstance(slot.state, Draft):
-            self.close(slot, slot.state, item, "completed")
+            self._closings.close(slot, slot.state, item, "completed")
             self._announcer.closed(slot)
         else:
             self.compare(slot, item)
@@ -227,7 +218,7 @@ class Arrivals:
         slot = self._slots.named(event.place)
         if slot is not None and isinstance(slot.state, Draft):
             self._announcer.release(slot)
-            self.close(slot, slot.state, {}, "completed")
+            self._closings.close(slot, slot.state, {}, "completed")
             self._announcer.closed(slot)
 
     def _forward(self, event: Forwarded) -> None:
@@ -260,40 +251,3 @@ class Arrivals:
         kept = slot.state.item if isinstance(slot.state, Closed | Done) else item
         if any(value and value != kept.get(key) for key, value in item.items() if key != "id"):
             self._skipped["item_changed"] += 1
-
-    # How items end.
-
-    def close(self, slot: Slot, draft: Draft, fields: Wire, status: str) -> None:
-        """Nothing more is to come: tell the ends of its texts, and keep the item as its done will show it."""
-        if fields:
-            self._meter.grow(slot, max(0, json_size(fields) - slot.size))
-            draft.learn(starting(fields))
-        for name in ("summary", "content"):
-            self._settle(slot, draft, name, gaps=True)
-        self._close_parts(slot, draft, fields)
-        for text in draft.texts:
-            if text.stage is not Stage.CLOSED:
-                self._close_text(slot, draft, text)
-        item = draft.finished(fields, status)
-        slot.state = Closed(draft, item)
-        self._meter.weigh(slot, json_size(item))
-
-    def fill(self, slot: Slot, closed: Closed, item: Wire) -> None:
-        """The final snapshot of an item whose done was not told yet: what that omits, this tells."""
-        filled = {**item, **closed.item}
-        self._close_parts(slot, closed.draft, filled)
-        slot.state = replace(closed, item=filled)
-
-    def _close_parts(self, slot: Slot, draft: Draft, fields: Wire) -> None:
-        """Tell the ends of the texts that the whole item holds, also of those of which nothing streamed."""
-        parts = list(draft.parts_of(fields))
-        new = [kind for kind, position, _ in parts if kind.part_type and draft.text_at(kind.field, position) is None]
-        self._meter.add_parts(len(new))
-        for kind, position, part in parts:
-            text = draft.text_at(kind.field, position)
-            if text is None:
-                text = draft.add(kind, None, len(self._slots) - 1)
-                self._settle(slot, draft, kind.field, gaps=True)
-            if text.kind is kind and text.stage is not Stage.CLOSED:
-                text.take(part, done=True)
-                self._close_text(slot, draft, text)

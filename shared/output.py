@@ -7,6 +7,7 @@ that finds its index taken, or has none, gets the lowest free slot. Between two 
 """
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -84,11 +85,13 @@ class Slot:
 class Slots:
     """All slots of one response. Look-ups raise `LookupError` where several items fit.
 
-    `meter` counts what they hold; what takes in more raises its `OverLimit`.
+    `meter` counts what they hold; what takes in more raises its `OverLimit`. `repaired` counts what was made good of
+    the upstream's stream, by kind.
     """
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
+        self.repaired: Counter[str] = Counter()
         self._by_number: dict[int, Slot] = {}
         self._order: list[int] = []
         self._free = 0
@@ -123,6 +126,7 @@ class Slots:
         if slot is not None and item_id is not None:
             if isinstance(slot.state, Draft):
                 self.meter.add_apart(item_id)
+                self.repaired["id_changed"] += 1
                 self._name(slot, item_id)
             elif anew:
                 return None
@@ -149,6 +153,8 @@ class Slots:
         if number is None or number in self._by_number:
             while self._free in self._by_number:
                 self._free += 1
+            if number is not None:
+                self.repaired["index_shared"] += 1
             number = self._free
         slot = Slot(number, item_type, draft.id, draft, size=size)
         self._by_number[number] = slot

@@ -12,6 +12,7 @@ from shared.redis_client import connect as connect_redis
 from shared.settings import Settings
 from shared.store import ResponseStore
 from shared.tasks import running
+from workers.anomalies import Anomalies
 from workers.cancels import Cancels
 from workers.leases import Leases
 from workers.outbox import Outbox
@@ -45,6 +46,7 @@ async def connect(settings: Settings) -> AsyncIterator[TurnContext]:
         leases=Leases(store, presence, settings),
         outbox=Outbox(client, queue, settings),
         vllm=vllm,
+        anomalies=Anomalies(),
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(client.aclose)

@@ -25,6 +25,7 @@ from shared.replay import ReplayPolicy, upstream_body
 from shared.response import Status
 from shared.settings import Settings
 from shared.store import ResponseStore
+from workers.anomalies import Anomalies
 from workers.leases import Lease, LeaseLost, Leases
 from workers.outbox import Outbox
 from workers.publisher import Publisher
@@ -48,6 +49,7 @@ class TurnContext:
     leases: Leases
     outbox: Outbox
     vllm: Vllm
+    anomalies: Anomalies
 
 
 async def run_turn(response_id: str, claim_token: str, context: TurnContext) -> None:
@@ -136,8 +138,7 @@ class Turn:
         await self._append(last_append(self._record, accumulator, events, self._ending(failure)))
         if failure is not None:
             _log.warning("%s: failed, %d: %s", self._record.response_id, failure.status, failure.message)
-        if accumulator.skipped:
-            _log.info("%s: upstream events skipped: %s", self._record.response_id, dict(accumulator.skipped))
+        self._context.anomalies.note(self._record.response_id, accumulator.skipped, accumulator.repaired)
 
     def _ending(self, failure: ApiError | None) -> Ending:
         upstream = self._accumulator.ending
