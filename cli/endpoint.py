@@ -85,6 +85,8 @@ async def check(answer: httpx.Response) -> None:
     message = f"{answer.status_code} {_reason(await answer.aread()) or answer.reason_phrase}".strip()
     if answer.status_code >= 500 or answer.status_code in _PASSING:
         raise Broken(message, _seconds(answer.headers.get("retry-after", "")))
+    if "openai-version" not in answer.headers:  # which every answer of Rejoinder's has
+        message += " (no answer of Rejoinder's: is --url the address of vLLM itself, or of a proxy?)"
     raise Refused(message, answer.status_code)
 
 
@@ -103,12 +105,23 @@ def _seconds(text: str) -> float:
     return float(text) if text.isascii() and text.isdigit() else 0.0
 
 
+def away(error: httpx.TransportError) -> bool:
+    """Whether nobody took the connection."""
+    return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+
+
+def unreached(client: httpx.AsyncClient, error: httpx.TransportError) -> str:
+    """Where nothing could be had, why, and what to look at, in one line."""
+    look = "; is `rejoinder up` running? --url names another address" if away(error) else ""
+    return f"{place(client)}: {why(error)}{look}"
+
+
 def why(error: httpx.TransportError) -> str:
     """What happened, in a few words."""
     match error:
         case Broken():
             return str(error)
-        case httpx.ConnectError() | httpx.ConnectTimeout():
+        case _ if away(error):
             return "nothing answers"
         case httpx.TimeoutException():
             return "silence"

@@ -16,7 +16,7 @@ from typing import Final
 
 import httpx
 
-from cli.endpoint import Broken, Refused, ask, check, path_of, place, why
+from cli.endpoint import Broken, Refused, ask, away, check, path_of, unreached, why
 from shared.events import TERMINAL
 from shared.json_codec import Wire, decode
 from shared.response import Status
@@ -31,10 +31,11 @@ _LIVE: Final = frozenset({Status.QUEUED, Status.IN_PROGRESS})
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds: between tries, for a server that has never answered yet, and for a stream without a byte."""
+    """Seconds: between tries; for a server that was never there, or gave nothing yet; for a silent stream."""
 
     first: float = 0.2
     longest: float = 2.0
+    absent: float = 3.0
     unreached: float = 10.0
     silence: float = 45.0  # three keep-alives
 
@@ -120,13 +121,14 @@ class Follower:
             if self.ended is None and (self._failures or not streamed):
                 await self._look()
             if self.ended is None:
-                if not self._reached and asyncio.get_running_loop().time() - began > self._patience.unreached:
-                    raise Refused(f"{place(self._client)}: {why(fault)}")
+                waited = asyncio.get_running_loop().time() - began
+                if not self._reached and waited > (self._patience.absent if away(fault) else self._patience.unreached):
+                    raise Refused(unreached(self._client, fault))
                 await self._bide(fault)
 
     async def _connection(self) -> AsyncGenerator[Wire, None]:
         query = {"stream": "true"} | ({"starting_after": str(self.cursor)} if self.cursor >= 0 else {})
-        timeout = httpx.Timeout(self._patience.silence, connect=min(5.0, self._patience.silence))
+        timeout = httpx.Timeout(self._patience.silence, connect=self._patience.absent)
         async with self._client.stream("GET", self._path, params=query, timeout=timeout) as answer:
             await check(answer)
             self._reached = True

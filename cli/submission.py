@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from cli.endpoint import Refused, ask, path_of, place, why
+from cli.endpoint import Refused, ask, path_of, unreached, why
 from cli.printer import Printer
 from cli.transcript import ending
 from cli.watch import INTERRUPTED, again, run, show, staying
@@ -73,7 +73,7 @@ async def _create(client: httpx.AsyncClient, wish: Wish, prompt: bytes) -> Wire:
             body["previous_response_id"] = wish.previous
         return await ask(client, "POST", "/v1/responses", body)
     except httpx.TransportError as error:
-        raise Refused(f"{place(client)}: {why(error)}") from None
+        raise Refused(unreached(client, error)) from None
 
 
 async def _only_model(client: httpx.AsyncClient) -> str:

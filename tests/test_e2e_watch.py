@@ -255,17 +255,28 @@ UNKNOWN = f"resp_00{'0' * 46}"
         (["submit", " "], "the prompt is empty"),
         (["submit"], "the prompt is empty"),
         (["submit", os.fsdecode(b"\xff")], "the prompt is no UTF-8 text"),
-        (["submit", "Hi", "--url", "http://127.0.0.1:1"], "http://127.0.0.1:1/v1: nothing answers"),
+        (
+            ["submit", "Hi", "--url", "http://127.0.0.1:1"],
+            "http://127.0.0.1:1/v1: nothing answers; is `rejoinder up` running? --url names another address",
+        ),
         (
             ["submit", "Hi", "--model", "other"],
             "404 model_not_found: The requested model does not exist. GET /v1/models lists those that do: simulated.",
         ),
         (
             ["submit", "Hi", "--previous", UNKNOWN],
-            f"400 previous_response_not_found: Previous response with id '{UNKNOWN}' not found, or created with `store: false`.",
+            f"400 previous_response_not_found: Previous response with id '{UNKNOWN}' not found, "
+            "or created with `store: false`.",
         ),
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else "",
 )
 def test_what_can_not_be_is_told_in_a_line(stack: Stack, start: Start, arguments: list[str], says: str) -> None:
     assert start(stack, *arguments).end() == (2, "", f"rejoinder {arguments[0]}: {says}\n")
+
+
+@pytest.mark.parametrize("arguments", [["submit", "Hi"], ["watch", UNKNOWN]], ids=["submit", "watch"])
+def test_vllm_itself_is_not_taken_for_the_api(stack: Stack, start: Start, arguments: list[str]) -> None:
+    code, out, err = start(stack, *arguments, "--url", f"http://127.0.0.1:{stack.simulator_port}").end()
+    assert (code, out) == (2, "")
+    assert err.endswith(" (no answer of Rejoinder's: is --url the address of vLLM itself, or of a proxy?)\n")

@@ -22,7 +22,7 @@ EVENTS: list[Wire] = [
     {"type": "response.output_text.delta", "sequence_number": number, "delta": f"{number} "} for number in range(6)
 ]
 EVENTS.append(COMPLETED)
-FAST = Patience(first=0.01, longest=0.05, unreached=0.6, silence=0.3)
+FAST = Patience(first=0.01, longest=0.05, absent=0.3, unreached=0.6, silence=0.3)
 HEAD = "HTTP/1.1 {} X\r\ncontent-type: {}\r\nconnection: close\r\n{}\r\n"
 SSE = HEAD.format(200, "text/event-stream", "")
 CHUNKED = HEAD.format(200, "text/event-stream", "transfer-encoding: chunked\r\n")
@@ -42,7 +42,9 @@ def stream(last: int, tail: bytes = b"", end: str = "close", *, back: int = 0) -
 
 
 def status(code: int, message: str = "no", **headers: str) -> Answer:
+    """As Rejoinder says it."""
     body = encode({"error": {"message": message, "type": "t", "param": None, "code": "c"}})
+    headers.setdefault("openai_version", "2020-10-01")
     head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     return lambda _: (HEAD.format(code, "application/json", head).encode() + body, "close")
 
@@ -225,11 +227,16 @@ async def test_what_can_not_be_streamed_is_read_once_it_has_ended(
         ([stream(2), status(404, "It has\nexpired.")], [WHOLE], "404 c: It has expired."),
         ([EXPIRED], [status(404)], "404 c: no"),
         ([status(401)], [WHOLE], "401 c: no"),
+        (
+            [lambda _: (HEAD.format(404, "application/json", "").encode() + b"{}", "close")],
+            [WHOLE],
+            "404 X (no answer of Rejoinder's: is --url the address of vLLM itself, or of a proxy?)",
+        ),
         ([HTML], [HTML], "what answers there is no Responses API: it sends no event stream"),
         ([EXPIRED], [HTML], "what answers at {url}/v1 is no Responses API"),
         ([status(503, "Redis is away.")], [WHOLE], "{url}/v1: 503 c: Redis is away."),
     ],
-    ids=["unknown", "expired", "gone", "not allowed", "another server", "another answer", "never there"],
+    ids=["unknown", "expired", "gone", "not allowed", "vLLM", "another server", "another answer", "never there"],
 )
 async def test_what_will_not_pass_is_told(script: list[Answer], stored: list[Answer], says: str) -> None:
     async with serving(script, stored) as (_, url):
@@ -242,9 +249,10 @@ async def test_nobody_there() -> None:
     said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with pytest.raises(Refused, match=f"{url}/v1: nothing answers"):
+    with pytest.raises(Refused, match=f"{url}/v1: nothing answers; is `rejoinder up` running"):
         await asyncio.wait_for(follow(url, said), 10)
     assert said == ["Nothing answers. Trying again."]
+    assert Patience().absent <= 3.0, "seconds that a wrong --url takes"
 
 
 async def test_who_stops_following_closes_the_connection() -> None:
