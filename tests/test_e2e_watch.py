@@ -265,8 +265,10 @@ UNKNOWN = f"resp_00{'0' * 46}"
         ),
         (
             ["submit", "Hi", "--previous", UNKNOWN],
-            f"400 previous_response_not_found: Previous response with id '{UNKNOWN}' not found, "
-            "or created with `store: false`.",
+            (
+                f"400 previous_response_not_found: Previous response with id '{UNKNOWN}' not found, "
+                "or created with `store: false`."
+            ),
         ),
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else "",
