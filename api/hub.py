@@ -5,111 +5,48 @@ Followers hold nothing but a position: they take from the window at their own pa
 the log itself until it is back. So a slow follower costs neither memory nor time, and each gets the same bytes.
 
 A blocked XREAD can't gain streams, so the reader also waits on a wake stream of its own.
+
+Law: the numbers that a follower gets are gapless. Where the log lost some of them it is told so, never given the rest.
 """
 
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import AsyncGenerator
-from typing import NamedTuple
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from shared.errors import Unavailable
+from api.topics import Follower, Frame, Topic, frame
+from shared.errors import ApiError
 from shared.event_log import EventLog, read_entry
-from shared.events import TERMINAL, LogEntry, entry_id, sse_frame
+from shared.events import entry_id
 from shared.keys import Keys
 from shared.redis_client import command, connect_blocking
 from shared.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-#: Events of one response kept for its followers; who is further behind reads the log.
-_WINDOW = 256
 #: Entries taken per stream and read, from the reader's XREAD and from the log alike.
 _COUNT = 200
 _BLOCK = 5.0
 _RETRY_PAUSE = 0.5
+#: After a read, seconds. Each costs Redis and us something for every followed stream, so under load they are few and
+#: bring much; what comes after a longer silence is not kept waiting.
+_READ_PAUSE = 0.005
 
 
-class Frame(NamedTuple):
-    """One event, ready to send."""
-
-    sequence_number: int
-    bytes: bytes
-    entry: LogEntry
-
-    @property
-    def terminal(self) -> bool:
-        """Whether the response ends with it."""
-        return self.entry.field in TERMINAL
+class Stopped(Exception):
+    """The process ends, so its followers are let go."""
 
 
-class _Topic:
-    """One followed response: its newest frames, gapless, and who waits for the next."""
+class LogNotWhole(ApiError):
+    """The event log lacks events that a follower has yet to get."""
 
-    def __init__(self, key: str, position: int) -> None:
-        self.key = key
-        self.position = position  # sequence number of the newest event read
-        self.followers: set[_Follower] = set()
-        self._window: deque[Frame] = deque(maxlen=_WINDOW)
-
-    def add(self, frames: list[Frame]) -> None:
-        self._window.extend(frames)
-        self.position = frames[-1].sequence_number
-        for follower in self.followers:
-            follower.wake()
-
-    def after(self, position: int) -> list[Frame] | None:
-        """The frames after `position`; None where the window begins later."""
-        missing = self.position - position
-        if missing <= 0:
-            return []
-        if missing > len(self._window):
-            return None
-        return [self._window[index] for index in range(-missing, 0)]
-
-
-class _Follower:
-    """Who waits for the next frames of a topic.
-
-    Its one timer is not set anew for each frame: it looks how long ago the last one came.
-    """
-
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
-        self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[bool] | None = None
-        self._heard = self._loop.time()
-        self._timer = self._loop.call_later(patience, self._look)
-
-    async def changed(self) -> bool:
-        """Wait. True once frames came, False when none came for `patience` seconds."""
-        self._waiter = self._loop.create_future()
-        try:
-            return await self._waiter
-        finally:
-            self._waiter = None
-
-    def wake(self) -> None:
-        self._heard = self._loop.time()
-        self._answer(frames=True)
-
-    def _answer(self, *, frames: bool) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(frames)
-
-    def _look(self) -> None:
-        left = self._heard + self._patience - self._loop.time()
-        if left <= 0:
-            self._heard, left = self._loop.time(), self._patience
-            self._answer(frames=False)
-        self._timer = self._loop.call_later(left, self._look)
-
-    def leave(self) -> None:
-        self._timer.cancel()
+    def __init__(self, response_id: str) -> None:
+        super().__init__(
+            f"The event log of response '{response_id}' is no longer whole. Retrieve the response instead."
+        )
 
 
 class Hub:
@@ -120,41 +57,40 @@ class Hub:
         self._event_log = event_log
         self._keys = Keys(settings.key_prefix)
         self._settings = settings
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, Topic] = {}
         self._wake_key = f"{settings.key_prefix}wake:{secrets.token_hex(8)}"
         self._wake_id = "0-0"
         self._nudge_due = False
         self._nudging: asyncio.Task[None] | None = None
         self._stopped = False
 
-    async def follow(self, response_id: str, after: int, patience: float) -> AsyncGenerator[list[Frame], None]:
+    async def follow(
+        self, response_id: str, after: int, patience: float, known: int = -1
+    ) -> AsyncGenerator[list[Frame], None]:
         """The events after the cursor in order, each once, ending after the terminal one.
 
-        An empty list says that nothing came for `patience` seconds; the caller decides what that means. Raises
-        `redis.exceptions.RedisError` when the log can't be read, `Unavailable` once the hub was stopped.
+        The cursor may lie ahead of the log, which has reached the number `known`. An empty list says that nothing came
+        for `patience` seconds; the caller decides what that means. Raises `redis.exceptions.RedisError` when the log
+        can't be read, `LogNotWhole` when events are lost, `Stopped` once the hub was stopped.
         """
-        position = after
-        follower = _Follower(patience)
-        topic: _Topic | None = None
+        position, reached = after, min(after, known)
+        follower = Follower(patience)
+        topic = self._joined(response_id, position, follower)
         try:
             while True:
                 if self._stopped:
-                    raise Unavailable(
-                        "The server stops. The response goes on: resume at your cursor.", retry_after=None
-                    )
-                frames = None if topic is None else topic.after(position)
-                if frames is None:
-                    frames = await self._read(response_id, position)
+                    raise Stopped
+                frames = await self._after(response_id, position, topic)
                 if not frames and topic is not None and await follower.changed():
                     continue
                 if frames or topic is not None:
                     yield frames
                 if frames:
-                    position = frames[-1].sequence_number
+                    position = reached = frames[-1].sequence_number
                     if frames[-1].terminal:
                         return
                 if topic is None and len(frames) < _COUNT:  # that was all there is: what follows, the reader brings
-                    topic = self._join(response_id, position, follower)
+                    topic = self._join(response_id, reached, frames, follower)
         finally:
             follower.leave()
             if topic is not None:
@@ -171,18 +107,33 @@ class Hub:
         """Whether the log holds events after the cursor; the reader may be a moment behind it."""
         return bool(await self._event_log.read(response_id, after, 1))
 
-    async def _read(self, response_id: str, position: int) -> list[Frame]:
-        return [_frame(*found) for found in await self._event_log.read(response_id, position, _COUNT)]
+    async def _after(self, response_id: str, position: int, topic: Topic | None) -> list[Frame]:
+        """The next frames: out of the topic's window, else out of the log."""
+        if topic is not None and (found := topic.after(position)) is not None:
+            return found
+        frames = [frame(*entry) for entry in await self._event_log.read(response_id, position, _COUNT)]
+        lost = frames[0].sequence_number != position + 1 if frames else topic is not None
+        if lost:
+            raise LogNotWhole(response_id)
+        return frames
 
-    def _join(self, response_id: str, position: int, follower: _Follower) -> _Topic:
+    def _joined(self, response_id: str, position: int, follower: Follower) -> Topic | None:
+        """The topic, where there is one that holds all that follows the cursor: a crowd costs Redis nothing."""
+        topic = self._topics.get(response_id)
+        if topic is None or topic.after(position) is None:
+            return None
+        topic.followers.add(follower)
+        return topic
+
+    def _join(self, response_id: str, position: int, newest: list[Frame], follower: Follower) -> Topic:
         topic = self._topics.get(response_id)
         if topic is None:
-            topic = self._topics[response_id] = _Topic(self._keys.events(response_id), position)
+            topic = self._topics[response_id] = Topic(self._keys.events(response_id), position, newest)
             self._nudge()
         topic.followers.add(follower)
         return topic
 
-    def _leave(self, response_id: str, topic: _Topic, follower: _Follower) -> None:
+    def _leave(self, response_id: str, topic: Topic, follower: Follower) -> None:
         topic.followers.discard(follower)
         if not topic.followers and self._topics.get(response_id) is topic:
             del self._topics[response_id]
@@ -221,6 +172,7 @@ class Hub:
                     if away:
                         _log.warning("Redis is back")
                     away = False
+                    await asyncio.sleep(_READ_PAUSE)
         finally:
             await client.aclose()
 
@@ -236,13 +188,9 @@ class Hub:
             if topic is None:
                 self._wake_id = entries[-1][0]
             else:
-                topic.add([_frame(*read_entry(entry)) for entry in entries])
+                topic.add([frame(*read_entry(entry)) for entry in entries])
 
     async def aclose(self) -> None:
         """Let a nudge that is on its way arrive."""
         if self._nudging is not None:
             await asyncio.gather(self._nudging, return_exceptions=True)
-
-
-def _frame(sequence_number: int, entry: LogEntry) -> Frame:
-    return Frame(sequence_number, sse_frame(sequence_number, entry), entry)

@@ -12,9 +12,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.departure import while_present
-from api.hub import Frame, Hub
+from api.hub import Hub, LogNotWhole, Stopped
+from api.topics import Frame
 from shared.errors import ApiError, NotFound, Unavailable
-from shared.events import public_event
+from shared.events import LogEntry, public_event
 from shared.json_codec import Wire, encode
 from shared.record import Record
 from shared.settings import Settings
@@ -43,26 +44,31 @@ class Subscriptions:
 
         Raises `ApiError` where it can't start; what goes wrong later is told in the stream.
         """
-        last = after
+        last, told = after, -1
         if record.status.terminal and after >= record.sequence - 1:
             yield DONE
             return
         try:
-            async with aclosing(
-                self._hub.follow(record.response_id, after, self._settings.keepalive_interval)
-            ) as reads:
+            async with aclosing(self._follow(record, after)) as reads:
                 async for frames in reads:
                     if frames:
-                        last = frames[-1].sequence_number
+                        last = told = frames[-1].sequence_number
                         yield b"".join(frame.bytes for frame in frames)
                         continue
-                    if not await self._expects_more(record.response_id, last):
+                    if not await self._expects_more(record.response_id, last, told):
                         break
                     if keepalive := self._keepalive(last):
                         yield keepalive
-        except (ApiError, RedisError) as error:
+        except ApiError as error:
             yield _error_frame(error, last)
+        except RedisError:
+            yield _error_frame(Unavailable(f"The event log can't be read right now. {_resume(record)}"), last)
+        except Stopped:
+            yield _error_frame(Unavailable(f"The server stops. {_resume(record)}"), last)
         yield DONE
+
+    def _follow(self, record: Record, after: int) -> AsyncGenerator[list[Frame], None]:
+        return self._hub.follow(record.response_id, after, self._settings.keepalive_interval, known=record.sequence - 1)
 
     async def final(self, record: Record) -> Wire:
         """The Response object inside the terminal event.
@@ -71,25 +77,24 @@ class Subscriptions:
         is sent again would generate twice.
         """
         try:
-            async with aclosing(self._hub.follow(record.response_id, -1, self._settings.keepalive_interval)) as reads:
+            async with aclosing(self._follow(record, -1)) as reads:
                 last = -1
                 async for frames in reads:
                     if not frames:
-                        if not await self._expects_more(record.response_id, last):
+                        if not await self._expects_more(record.response_id, last, last):
                             break
                         continue
                     last = frames[-1].sequence_number
                     if frames[-1].terminal:
-                        return await self._outcome(record.response_id, frames[-1])
+                        return await self._outcome(record.response_id, last, frames[-1].terminal)
         except RedisError:
-            raise Unavailable(
-                f"The event log can't be read right now. Response '{record.response_id}' goes on; retrieve it later.",
-                retry_after=None,
-            ) from None
+            raise Unavailable(f"The event log can't be read right now. {_later(record)}", retry_after=None) from None
+        except Stopped:
+            raise Unavailable(f"The server stops. {_later(record)}", retry_after=None) from None
         raise ApiError("The response ended without a terminal event.")
 
-    async def _outcome(self, response_id: str, terminal: Frame) -> Wire:
-        response: Wire = public_event(terminal.sequence_number, terminal.entry).body["response"]
+    async def _outcome(self, response_id: str, number: int, terminal: LogEntry) -> Wire:
+        response: Wire = public_event(number, terminal).body["response"]
         if response["status"] != "failed":
             return response
         record = await self._store.load(response_id)
@@ -97,11 +102,16 @@ class Subscriptions:
             raise ApiError("The response failed, and was deleted.")
         raise ApiError(status=record.ending.http_status, retry_after=record.ending.retry_after, **response["error"])
 
-    async def _expects_more(self, response_id: str, last: int) -> bool:
-        """Nothing came for a while: whether something still can. Raises `ApiError` where events are lost."""
+    async def _expects_more(self, response_id: str, last: int, told: int = -1) -> bool:
+        """Nothing came for a while: whether something still can, after `last`, with `told` the last that was sent.
+
+        Raises `ApiError` where events are lost.
+        """
         record = await self._store.load(response_id)
         if record is None:
             raise NotFound(f"Response '{response_id}' was deleted or has expired.")
+        if told >= record.sequence:  # a failover or a crash of Redis took back what this client has seen
+            raise LogNotWhole(response_id)
         if not record.status.terminal:
             return True
         if last >= record.sequence - 1:
@@ -109,7 +119,7 @@ class Subscriptions:
         # It ended just now: the log has its last events, the reader will bring them. (The record was loaded first.)
         if await self._hub.holds_more(response_id, last):
             return True
-        raise ApiError(f"The event log of response '{response_id}' is no longer whole. Retrieve the response instead.")
+        raise LogNotWhole(response_id)
 
     def _keepalive(self, last: int) -> bytes | None:
         if last < 0:
@@ -123,9 +133,16 @@ class Subscriptions:
                 return None
 
 
-def _error_frame(error: ApiError | RedisError, last: int) -> bytes:
-    if not isinstance(error, ApiError):
-        error = Unavailable("The event log can't be read right now. Resume at your cursor.")
+def _later(record: Record) -> str:
+    return f"Response '{record.response_id}' goes on; retrieve it later."
+
+
+def _resume(record: Record) -> str:
+    """What the client of a stream that ends early does; a foreground one can't be followed again."""
+    return "The response goes on: resume at your cursor." if record.background else _later(record)
+
+
+def _error_frame(error: ApiError, last: int) -> bytes:
     told = {
         "type": "error",
         "sequence_number": max(last, 0),

@@ -8,7 +8,8 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from api.hub import Frame, Hub
+from api.hub import Hub, LogNotWhole, Stopped
+from api.topics import Frame
 from cli.embedded_redis import EmbeddedRedis
 from shared.event_log import EventLog
 from shared.events import PublicEvent, log_entry
@@ -163,6 +164,118 @@ async def test_followers_past_the_end_of_the_log_are_told_of_silence_too(hub: tu
             while not (found := await anext(end)):
                 pass
         assert numbers(found) == [3]
+
+
+async def test_a_follower_ahead_of_the_log_holds_nobody_back(hub: tuple[Hub, Redis]) -> None:
+    response_id = new_response_id()
+    await write(hub[1], response_id, range(3))
+    async with (
+        aclosing(hub[0].follow(response_id, 9, 60, known=2)) as ahead,
+        aclosing(hub[0].follow(response_id, 2, 60, known=2)) as end,
+    ):
+        first, second = asyncio.create_task(anext(ahead)), asyncio.create_task(anext(end))
+        async with asyncio.timeout(10):
+            while response_id not in hub[0]._topics or len(hub[0]._topics[response_id].followers) < 2:
+                await asyncio.sleep(0.01)
+            await write(hub[1], response_id, range(3, 10))
+            assert numbers(await second)[0] == 3
+            assert not first.done()
+            await write(hub[1], response_id, range(10, 11))
+            assert numbers(await first) == [10]
+
+
+async def test_a_crowd_that_joins_at_the_head_of_a_response_costs_redis_nothing(hub: tuple[Hub, Redis]) -> None:
+    response_id = new_response_id()
+    await write(hub[1], response_id, range(EVENTS // 2))
+    async with aclosing(hub[0].follow(response_id, -1, 60)) as first:
+        await anext(first)
+        waiting = asyncio.create_task(anext(first))
+        async with asyncio.timeout(10):
+            while response_id not in hub[0]._topics:
+                await asyncio.sleep(0.01)
+        before = (await hub[1].info("commandstats"))["cmdstat_xrange"]["calls"]
+        crowd = [asyncio.create_task(read(hub[0], response_id, after)) for after in range(-1, EVENTS // 2)]
+        await asyncio.sleep(0)
+        assert (await hub[1].info("commandstats"))["cmdstat_xrange"]["calls"] == before
+        await write(hub[1], response_id, range(EVENTS // 2, EVENTS))
+        for after, frames in enumerate(await asyncio.gather(*crowd), start=-1):
+            assert numbers(frames) == list(range(after + 1, EVENTS))
+        await waiting
+
+
+async def trim(client: Redis, response_id: str, first: int) -> None:
+    """Take the events before the number `first` out of the log."""
+    await client.xtrim(Keys().events(response_id), minid=f"1-{first + 1}", approximate=False)
+
+
+async def test_a_slow_follower_of_a_trimmed_log_is_told_and_gets_no_gap(hub: tuple[Hub, Redis]) -> None:
+    response_id, last = new_response_id(), 999
+    await write(hub[1], response_id, range(10), last)
+    async with aclosing(hub[0].follow(response_id, -1, 5)) as slow:
+        assert numbers(await anext(slow)) == list(range(10))
+        joined = asyncio.create_task(anext(slow))
+        async with asyncio.timeout(10):
+            while response_id not in hub[0]._topics:
+                await asyncio.sleep(0.01)
+        await write(hub[1], response_id, range(10, 20), last)
+        assert numbers(await joined)[0] == 10
+        await write(hub[1], response_id, range(20, last), last)
+        async with asyncio.timeout(10):
+            while hub[0]._topics[response_id].position < last - 1:
+                await asyncio.sleep(0.01)
+        await trim(hub[1], response_id, 900)
+        with pytest.raises(LogNotWhole):
+            await anext(slow)
+
+
+async def test_a_log_trimmed_before_the_reader_came_is_told_to_all(hub: tuple[Hub, Redis]) -> None:
+    """As the reader sees it: its own cursor lies before what is left."""
+    response_id = new_response_id()
+    await write(hub[1], response_id, range(3))
+    follower = asyncio.create_task(read(hub[0], response_id, -1))
+    async with asyncio.timeout(10):
+        while response_id not in hub[0]._topics:
+            await asyncio.sleep(0.01)
+        pipeline = hub[1].pipeline(transaction=True)
+        for number in range(3, 6):
+            entry = log_entry(event(number))
+            pipeline.xadd(Keys().events(response_id), {entry.field: entry.value}, id=f"1-{number + 1}")
+        pipeline.xtrim(Keys().events(response_id), minid="1-6", approximate=False)
+        await pipeline.execute()
+        with pytest.raises(LogNotWhole):
+            await follower
+
+
+async def test_a_log_that_vanishes_behind_a_slow_follower_is_told(hub: tuple[Hub, Redis]) -> None:
+    response_id, last = new_response_id(), 999
+    await write(hub[1], response_id, range(10), last)
+    async with aclosing(hub[0].follow(response_id, -1, 60)) as slow, asyncio.timeout(10):
+        await anext(slow)
+        joined = asyncio.create_task(anext(slow))
+        while response_id not in hub[0]._topics:
+            await asyncio.sleep(0.01)
+        await write(hub[1], response_id, range(10, 20), last)
+        await joined
+        await write(hub[1], response_id, range(20, last), last)
+        while hub[0]._topics[response_id].position < last - 1:
+            await asyncio.sleep(0.01)
+        await hub[1].delete(Keys().events(response_id))
+        with pytest.raises(LogNotWhole):
+            await anext(slow)
+
+
+async def test_a_hub_that_stops_lets_everybody_go(hub: tuple[Hub, Redis]) -> None:
+    response_id = new_response_id()
+    await write(hub[1], response_id, range(3))
+    followers = [asyncio.create_task(read(hub[0], response_id, -1)) for _ in range(20)]
+    async with asyncio.timeout(10):
+        while response_id not in hub[0]._topics or len(hub[0]._topics[response_id].followers) < len(followers):
+            await asyncio.sleep(0.01)
+        hub[0].stop()
+        for follower in [*followers, asyncio.create_task(read(hub[0], response_id, -1))]:
+            with pytest.raises(Stopped):
+                await follower
+    assert hub[0]._topics == {}
 
 
 async def test_a_restart_of_redis_loses_no_follower(own_redis: Callable[[], EmbeddedRedis], settings: Settings) -> None:
