@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from shared.events import is_type_name
 from shared.item_shape import tidy, well_formed, well_formed_beside
-from shared.json_codec import Wire, decode_foreign
+from shared.json_codec import Wire, decode_foreign, decode_shallow, is_finite
 from shared.terminal_shape import ENDINGS, answered, failed, finished
 from shared.upstream_events import (
     AnnotationAdded,
@@ -45,10 +45,13 @@ def read_event(data: bytes) -> UpstreamEvent:
     if len(data) < 16 and data.strip() in (b"", b"[DONE]"):
         return Skipped("no_event", counted=False)
     try:
-        wire = decode_foreign(data)
+        wire = decode_shallow(data)
     except ValueError:
         return Skipped("not_json")
-    return normalize(wire)
+    event = normalize(wire)
+    if type(event) is TextDelta and event.logprobs is None:
+        return event  # holds no number, and there is one for every token
+    return event if is_finite(wire) else Skipped("not_json")
 
 
 def read_answer(data: bytes) -> UpstreamEvent:

@@ -23,6 +23,21 @@ def test_what_is_no_json_is_refused_without_being_told(raw: bytes) -> None:
         decode(raw)
 
 
+@pytest.mark.parametrize("number", [b"1e999", b"-1e999", b"9" * 400 + b".5", b"9" * 5000])
+@pytest.mark.parametrize("around", [b"%b", b"[[1,%b],2]", b'{"a":{"b":[%b]},"c":1}'])
+@pytest.mark.parametrize("padding", [b"", b" " * 300], ids=["short", "long"])
+def test_a_number_from_outside_that_could_only_go_on_as_null_is_refused(
+    number: bytes, around: bytes, padding: bytes
+) -> None:
+    with pytest.raises(ValueError, match=r"^not valid JSON$"):
+        decode_foreign(padding + around % number)
+
+
+def test_the_largest_numbers_go_as_they_came() -> None:
+    raw = b"[1.7976931348623157e308,-0.0,5e-324,%b]" % (b"9" * 4000)
+    assert encode(decode_foreign(raw)) == raw.replace(b"e308", b"e+308")
+
+
 def test_what_comes_from_outside_can_be_read_again_from_inside_what_we_put_around_it() -> None:
     accepted = refused = 0
     for depth in range(1, 260):

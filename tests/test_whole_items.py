@@ -259,7 +259,6 @@ def _ordered(found: Any, item: Wire) -> bytes:
 
 #: Bytes that are an upstream's JSON, and what of it comes out: what a double can't hold, and what is no text.
 BEYOND: dict[str, tuple[bytes, Any]] = {
-    "a number beyond a double is null": (b"1e999", None),
     "a fraction beyond a double is the nearest": (b"0.1000000000000000000001", 0.1),
     "a pair of surrogates is its character": (b'"\\ud83d\\ude00"', "\U0001f600"),
     "NUL is a character": (b'"\\u0000"', "\0"),
@@ -277,8 +276,8 @@ def test_what_comes_out_of_odd_values(raw: bytes, value: Any) -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [b'"\\ud83d"', b'"\\ude00\\ud83d"', b'"\xed\xa0\xbd"', b"NaN", b"Infinity", b"[" * 5000],
-    ids=["half a pair", "a pair turned", "a surrogate's bytes", "NaN", "Infinity", "too deep"],
+    [b'"\\ud83d"', b'"\\ude00\\ud83d"', b'"\xed\xa0\xbd"', b"NaN", b"Infinity", b"1e999", b"[" * 5000],
+    ids=["half a pair", "a pair turned", "a surrogate's bytes", "NaN", "Infinity", "beyond a double", "too deep"],
 )
 def test_what_no_store_could_hold_is_counted_and_left_out(raw: bytes) -> None:
     accumulator = Accumulator()
