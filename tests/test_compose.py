@@ -67,7 +67,7 @@ def test_what_runs_with_which_profile() -> None:
 def test_redis_keeps_what_it_is_given(tmp_path: Path) -> None:
     service = SERVICES["redis"]
     assert service["volumes"] == ["redis:/data"]
-    program, *options = service["command"]
+    program, *options = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", word) for word in service["command"]]
     assert program == "redis-server"
     port = free_port()
     with (tmp_path / "log").open("wb") as log:
@@ -160,11 +160,14 @@ def test_what_can_be_set_and_what_it_is_otherwise() -> None:
         "REJOINDER_VLLM_URL": "http://vllm:8000",
         "REJOINDER_HOST": Settings().host,
         "REJOINDER_PORT": str(Settings().port),
+        "REJOINDER_WORKERS": str(Settings().workers),
+        "REDIS_MAXMEMORY": "0",
         "VLLM_VERSION": "v0.32.0",
         "VLLM_MODEL": "Qwen/Qwen3-8B",
         "VLLM_REASONING_PARSER": "qwen3",
         "VLLM_TOOL_PARSER": "hermes",
         "VLLM_FLAGS": "",
+        "VLLM_TEMPLATES": "./tests/real",
     }
     assert TEXT.count("$") == len(re.findall(r"\$\{\w+:-", TEXT)), "each has a default"
 
@@ -204,7 +207,9 @@ def test_vllm_has_a_gpu_its_parsers_and_time_to_load() -> None:
         *("Qwen/Qwen3-8B", "--host", "0.0.0.0", "--port", "8000", "--reasoning-parser", "qwen3"),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
     ]
-    assert service["volumes"] == ["huggingface:/root/.cache/huggingface"]
+    templates = "${VLLM_TEMPLATES:-./tests/real}"
+    assert service["volumes"] == ["huggingface:/root/.cache/huggingface", f"{templates}:/templates:ro"]
+    assert (ROOT / "tests/real/keep_reasoning.jinja").exists(), "which README names for its model"
     assert service["healthcheck"]["start_period"] == "60m"
 
 
