@@ -1,7 +1,8 @@
 """The server that runs the application, from its listening socket to its last stream.
 
 Law: told to stop, it lets answers that are under way end by themselves for a while, then tells who still follows that
-it stops, and only cuts off who does not even take that.
+it stops, and only cuts off who does not even take that. Always, a client may read as slowly as it likes, but one that
+takes nothing for a long while, or whose machine is gone, has left.
 """
 
 import asyncio
@@ -23,6 +24,10 @@ _log = logging.getLogger(__name__)
 _GRACE = 5
 #: And what they get to take the word that the server stops.
 _FAREWELL = 1
+#: How long a client may take nothing of what waits for it, seconds: as long as a laptop sleeps or a reader thinks.
+_PATIENCE = 300
+#: When a silent client's machine is asked whether it is still there, and how often again.
+_PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 30}
 
 
 class _Server(uvicorn.Server):
@@ -34,6 +39,22 @@ class _Server(uvicorn.Server):
         farewell = asyncio.get_running_loop().call_later(_GRACE, self._app.state.services.subscriptions.stop)
         await super().shutdown(sockets)
         farewell.cancel()
+
+
+def let_go_of_the_dead(listening: socket.socket, patience: float = _PATIENCE) -> None:
+    """Have the kernel end connections whose client takes nothing, which accepted sockets inherit (Linux).
+
+    Without it a client that never reads holds its connection for ever, and one that vanished without a word for as
+    long as the kernel sends again: a quarter of an hour, and for ever on a silent connection. A write that waits for
+    such a client fails, and the client counts as having left.
+    """
+    if listening.family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = _PROBES | {"TCP_USER_TIMEOUT": int(patience * 1000)}
+    for name, value in options.items():
+        if (option := getattr(socket, name, None)) is not None:  # other systems have only some of them
+            listening.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def serve(settings: Settings, sockets: list[socket.socket] | None = None) -> None:
@@ -53,6 +74,8 @@ def serve(settings: Settings, sockets: list[socket.socket] | None = None) -> Non
         ws="none",
     )
     listening = sockets or [config.bind_socket()]
+    for one in listening:
+        let_go_of_the_dead(one)
     host, port = listening[0].getsockname()[:2]
     _log.info("serving at http://%s:%d/v1", f"[{host}]" if ":" in host else host, port)
     for number in (signal.SIGINT, signal.SIGTERM):
