@@ -6,13 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shared.errors import InvalidRequest
-from shared.json_codec import decode_foreign, encode
+from shared.json_codec import TooManyValues, decode_foreign, encode
 
 
 async def read_json(request: Request, limit: int) -> Any:
     """The JSON body, of at most `limit` bytes, whatever its content type says.
 
-    Raises `InvalidRequest`: 413 where it is larger, before it is read where it says so; 415 where it is compressed.
+    Raises `InvalidRequest`: 413 where it is larger (before it is read, where it says so) or holds too many values, 415
+    where it is compressed.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise InvalidRequest("Send the request body without a content encoding.", status=415)
@@ -25,6 +26,8 @@ async def read_json(request: Request, limit: int) -> Any:
             raise _too_large(limit)
     try:
         return decode_foreign(bytes(body))
+    except TooManyValues:
+        raise InvalidRequest("The request body holds too many JSON values.", status=413) from None
     except ValueError:
         raise InvalidRequest("We could not parse the JSON body of your request. Send one JSON object.") from None
 

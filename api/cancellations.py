@@ -4,6 +4,7 @@ Law: only a background response is cancelled by request (OpenAI reference); nobo
 once its client has left. What has ended stays as it ended.
 """
 
+import asyncio
 import logging
 
 from redis.exceptions import RedisError
@@ -11,16 +12,21 @@ from redis.exceptions import RedisError
 from shared.errors import InvalidRequest, NotFound
 from shared.record import Record
 from shared.response import Status
+from shared.settings import Settings
 from shared.takeover import Takeover
 
 _log = logging.getLogger(__name__)
+
+#: Before Redis is asked again, seconds.
+_PAUSE = 0.5
 
 
 class Cancellations:
     """`cancel` for the endpoint, `client_left` for the route that created the response."""
 
-    def __init__(self, takeover: Takeover) -> None:
+    def __init__(self, takeover: Takeover, settings: Settings) -> None:
         self._takeover = takeover
+        self._patience = settings.lease + 2 * settings.redis_timeout  # as long as a running turn waits for Redis
 
     async def cancel(self, record: Record) -> Record:
         """The record once it has ended: as cancelled, or as it had ended before.
@@ -38,11 +44,17 @@ class Cancellations:
         return ended
 
     async def client_left(self, response_id: str) -> None:
-        """End a foreground response that nobody waits for. Without Redis it goes on: a turn is never lost for that."""
-        try:
-            ended = await self._takeover.cancel(response_id)
-        except RedisError as error:
-            _log.warning("%s: its client left, cancelling it failed: %s", response_id, type(error).__name__)
-            return
+        """End a foreground response that nobody waits for. A Redis that is away is waited for, as turns do."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._patience
+        while True:
+            try:
+                ended = await self._takeover.cancel(response_id)
+                break
+            except RedisError as error:
+                if clock() > deadline:
+                    _log.warning("%s: its client left, cancelling it failed: %s", response_id, type(error).__name__)
+                    return
+                await asyncio.sleep(_PAUSE)
         if ended is not None and ended.status is Status.CANCELLED:
             _log.info("%s: cancelled, its client left", response_id)

@@ -58,7 +58,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             presence=Presence(client, settings),
             submissions=Submissions(store, queue, models, settings),
             subscriptions=Subscriptions(hub, store, settings),
-            cancellations=Cancellations(Takeover(store, event_log)),
+            cancellations=Cancellations(Takeover(store, event_log), settings),
         )
 
 

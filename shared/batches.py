@@ -11,6 +11,11 @@ import asyncio
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+#: Redis did not answer; anything else that a round trip raises says that a command is none.
+_NO_ANSWER = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
 class _Waiting(NamedTuple):
@@ -46,6 +51,10 @@ class BatchingRedis(Redis):
         try:
             answers = await self._answers(batch)
         except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+            if len(batch) > 1 and not isinstance(error, _NO_ANSWER):
+                # One of them can't be put into bytes: nothing was sent, so each finds out by itself.
+                await asyncio.gather(*(self._round_trip([one]) for one in batch))
+                return
             answers = [error] * len(batch)
         for (_, _, waiting), answer in zip(batch, answers, strict=True):
             if waiting.done():

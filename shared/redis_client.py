@@ -1,7 +1,8 @@
 """How the house talks to Redis: two kinds of client, and scripts called by their digest.
 
 * `connect`: short commands, those of one moment in one round trip; a bounded pool that waits for a free connection, a
-  finite timeout, two quick retries (every script of ours can be sent twice).
+  finite timeout, two quick retries where a connection broke (every script of ours can be sent twice), none where Redis
+  is silent: that has taken its time already.
 * `connect_blocking`: one connection for blocking reads; no retry by the library, a deadline past the longest block.
 
 Both speak RESP2, and give stream replies raw: the event log reads them on the hot path.
@@ -16,6 +17,7 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 
 from shared.batches import BatchingRedis
@@ -31,7 +33,9 @@ def connect(settings: Settings) -> Redis:
         settings,
         connections=settings.redis_connections,
         timeout=settings.redis_timeout,
-        retry=Retry(ExponentialWithJitterBackoff(cap=0.4, base=0.05), retries=2),
+        retry=Retry(
+            ExponentialWithJitterBackoff(cap=0.4, base=0.05), retries=2, supported_errors=(RedisConnectionError,)
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import DataError, NoScriptError, ResponseError
 
 from shared.redis_client import command, connect
 from shared.settings import Settings
@@ -39,6 +39,14 @@ async def test_a_wrong_command_fails_alone(client: Redis) -> None:
     wrong = client.incr("word"), command(client, "EVALSHA", "0" * 40, 0)
     *errors, right = await asyncio.gather(*wrong, client.get("word"), return_exceptions=True)
     assert [type(error) for error in errors] == [ResponseError, NoScriptError]
+    assert right == b"x"
+
+
+async def test_a_command_that_is_none_fails_alone(client: Redis) -> None:
+    await client.set("word", "x")
+    none = client.get("\ud800"), client.set("word", None)
+    *errors, right = await asyncio.gather(*none, client.get("word"), return_exceptions=True)
+    assert [type(error) for error in errors] == [UnicodeEncodeError, DataError]
     assert right == b"x"
 
 

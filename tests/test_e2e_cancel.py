@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import openai
@@ -338,3 +339,15 @@ def test_a_client_that_leaves_after_the_end_changes_nothing(stack: Stack) -> Non
     with closing(raw_call(stack, {"model": MODEL, "input": "Hello", "stream": True})) as connection:
         response_id = heard(connection, "response.completed")
     assert stack.http.get(f"/v1/responses/{response_id}").json()["status"] == "completed"
+
+
+def test_a_client_that_leaves_while_redis_is_away_cancels_once_it_is_back(tmp_path: Path) -> None:
+    with Stack(tmp_path, REJOINDER_STALL_TIMEOUT="60") as own:
+        own.faults(stall_after=3)
+        with closing(raw_call(own, HELLO)):
+            until(lambda: running(own) == 1)
+            own.redis.stop()
+        own.start_redis()
+        until(lambda: running(own) == 0)
+        assert [request["ending"] for request in own.upstream()] == ["aborted"]
+        until(lambda: "cancelled, its client left" in own.log())

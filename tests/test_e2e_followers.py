@@ -66,6 +66,14 @@ def follow(port: int, response_id: str, **options: int) -> socket.socket:
     return connection
 
 
+def raw_call(stack: Stack, body: object) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", stack.api_port), timeout=20)
+    content = encode(body)
+    head = f"POST /v1/responses HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {len(content)}\r\n\r\n"
+    connection.sendall(head.encode() + content)
+    return connection
+
+
 def come_and_go(port: int, response_id: str) -> None:
     """A crowd, a third of which leaves before the first byte, a third after it, a third in the middle of a frame."""
     crowd = [follow(port, response_id) for _ in range(CROWD)]
@@ -244,16 +252,21 @@ def test_followers_of_a_log_that_lost_its_end_are_told_and_end(stack: Stack) -> 
 
 def test_followers_are_let_go_when_the_api_is_told_to_stop(tmp_path: Path) -> None:
     with Stack(tmp_path, REJOINDER_STALL_TIMEOUT="60") as own:
-        own.faults(stall_after=5)
+        own.faults(stall_after=5, next=None)
         response_id = submit(own)
         crowd = [follow(own.api_port, response_id) for _ in range(100)]
         for connection in crowd:
             assert connection.recv(100)
+        plain = raw_call(own, {"model": MODEL, "input": "Hello"})
+        until(lambda: len(running(own)) == 2)
         own.api.terminate()
         for connection in crowd:
             told = ends(connection)
             assert b"event: error\n" in told
             assert b"resume at your cursor" in told
             assert b"data: [DONE]" in told
+        answer = ends(plain).decode()
+        assert answer.startswith("HTTP/1.1 503 ")
+        assert "\r\nx-should-retry: false\r\n" in answer, "it goes on, so a client must not send it again"
         assert own.api.wait(20) == 0
         assert "Traceback" not in own.log()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.json_codec import decode, decode_foreign, encode
+from shared.json_codec import TooManyValues, decode, decode_foreign, encode
 
 LOSSLESS = [
     b'{"b":1,"a":null,"c":[],"d":{}}',
@@ -59,3 +59,13 @@ def test_what_comes_from_outside_can_be_read_again_from_inside_what_we_put_aroun
 def test_a_value_from_outside_can_not_close_what_is_put_around_it(raw: bytes, padding: bytes) -> None:
     with pytest.raises(ValueError, match=r"^not valid JSON$"):
         decode_foreign(raw + padding)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"[" + b",".join([b"[[[]]]"] * 200_000) + b"]", b"[" + b"{}," * 500_001 + b"1]", b"[" + b"1," * 5_000_001 + b"1]"],
+    ids=["lists", "objects", "numbers"],
+)
+def test_what_would_take_seconds_to_read_is_not_read(raw: bytes) -> None:
+    with pytest.raises(TooManyValues):
+        decode_foreign(raw)
