@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared.parameters import Parameters
-from stack import Stack
+from stack import Stack, until
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -53,6 +53,7 @@ def test_the_python_examples(stack: Stack) -> None:
     assert lines[lines.index(f"{numbers[-1]} response.completed") + 1] == "completed"
     assert "sunny in Paris, 21 degrees" in said
     assert "cancelled ['reasoning', 'message']" in said
+    until(lambda: any(request["aborted"] for request in stack.upstream()))
     stayed = [request for request in stack.upstream() if not request["aborted"]]
     assert len(stayed) == 6, "a turn each; the call loop took two, the cancelled one was broken off"
 
