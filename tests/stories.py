@@ -445,6 +445,11 @@ STORIES: dict[str, Story] = {
         '0+reasoning(rs_1)  0c0+reasoning_text  0c0"a"  0c0="a"  0c0.  0.completed  COMPLETED',
         [{**RS, "content": None}],
     ),
+    "a summary among the content is kept there and told as no text": Story(
+        [ADD_RS, done(0, {**RS, "content": [summed("s")]}), T],
+        "0+reasoning(rs_1)  0.completed  COMPLETED",
+        [{**RS, "content": [summed("s")]}],
+    ),
     "omitted content is filled": Story(
         [ADD_RS, rt_d(0, "rs_1", 0, "a"), done(0, RS), T],
         '0+reasoning(rs_1)  0c0+reasoning_text  0c0"a"  0c0="a"  0c0.  0.completed  COMPLETED',
@@ -725,6 +730,16 @@ STORIES: dict[str, Story] = {
         '0+message(msg_1)  0c0+output_text  0c0"A"  0c0="A"  0c0.  0.completed  COMPLETED',
         [{**message("msg_1", ""), "content": [{**text_part("A"), "x": 1}]}],
     ),
+    "what a part's done says beside its text, null and empty too": Story(
+        [ADD_MSG, part_done(0, "msg_1", 0, {**text_part("A"), "x": None, "y": []}), T],
+        '0+message(msg_1)  0c0+output_text  0c0="A"  0c0.  0.completed  COMPLETED',
+        [{**message("msg_1", ""), "content": [{**text_part("A"), "x": None, "y": []}]}],
+    ),
+    "text of part added, and deltas: these": Story(
+        [ADD_RS, part_added(0, "rs_1", 0, thought("x")), rt_d(0, "rs_1", 0, "y"), T],
+        '0+reasoning(rs_1)  0c0+reasoning_text  0c0"y"  0c0="y"  0c0.  0.completed  COMPLETED',
+        [{**RS, "content": [thought("y")]}],
+    ),
     "text of part added, where nothing else came": Story(
         [ADD_RS, part_added(0, "rs_1", 0, thought("x")), T],
         '0+reasoning(rs_1)  0c0+reasoning_text  0c0="x"  0c0.  0.completed  COMPLETED',
@@ -877,6 +892,16 @@ STORIES: dict[str, Story] = {
     "a name that only the arguments' done tells": Story(
         [added(0, "function_call", "fc_1", call_id="call_1"), fa_D(0, "fc_1", "{}", name="add"), T],
         '0+function_call(fc_1)  0="{}"  0.completed  COMPLETED',
+        [call("fc_1", "{}")],
+    ),
+    "a call_id that only its done tells": Story(
+        [
+            added(0, "function_call", "fc_1", name="add", arguments=""),
+            fa_d(0, "fc_1", "{}"),
+            done(0, call("fc_1", "{}")),
+            T,
+        ],
+        '0+function_call(fc_1)  0"{}"  0="{}"  0.completed  COMPLETED',
         [call("fc_1", "{}")],
     ),
     "a cut call stays as it came": Story(
