@@ -1,7 +1,6 @@
 import pytest
 
 from shared.drafts import Draft, is_blank_message, starting
-from shared.json_codec import decode, encode
 from shared.texts import Stage, Text
 from shared.upstream_events import TextKind
 from wire import Wire, call, message, reasoning, summed, text_part, thought
@@ -223,21 +222,3 @@ def test_size_is_bytes_however_cut_and_replaced() -> None:
     assert text.size == len("aé北京".encode())
     text.replace("é")
     assert (text.size, text.text) == (2, "é")
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        reasoning(
-            "rs_1", "a", "b", summary=[summed("s"), summed("")], encrypted_content="gAAA+/=\u2028", status="incomplete"
-        ),
-        reasoning("rs_1", status=None, content=None, encrypted_content=None, extra={"deep": [None, {"n": 10**25}]}),
-        {"type": "reasoning", "id": "rs_1", "summary": None, "content": []},
-    ],
-    ids=["all fields", "nulls and unknown fields", "null and empty"],
-)
-def test_a_complete_reasoning_item_survives_storage(item: Wire) -> None:
-    arriving = Draft("reasoning", "rs_1")
-    stored = encode(arriving.finished(item, "completed"))
-    assert decode(stored) == item
-    assert encode(decode(stored)) == stored
