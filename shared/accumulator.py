@@ -71,7 +71,7 @@ class Accumulator:
         self.repaired = self._slots.repaired
         self._mirror = Mirror() if mirror else None
         self._announcer = Announcer(self._slots, next_sequence_number, self._mirror)
-        self._closings = Closings(self._slots, self._announcer)
+        self._closings = Closings(self._slots, self._announcer, self.skipped)
         self._arrivals = Arrivals(self._slots, self._announcer, self._closings, self.skipped)
 
     @property
@@ -158,11 +158,11 @@ class Accumulator:
                 draft = Draft(item["type"], place.item_id or "", starting(item))
                 slot = self._slots.add(item["type"], place, draft, json_size(item))
                 self.repaired["only_in_terminal"] += 1
+            fields = {key: value for key, value in item.items() if (key, value) != ("status", "in_progress")}
             if isinstance(slot.state, Draft):
-                fields = {key: value for key, value in item.items() if (key, value) != ("status", "in_progress")}
                 self._closings.close(slot, slot.state, fields, status)
             elif isinstance(slot.state, Closed):
-                self._closings.fill(slot, slot.state, item)
+                self._closings.fill(slot, slot.state, fields)
             else:
                 self._arrivals.compare(slot, item)
 

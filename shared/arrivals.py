@@ -121,8 +121,7 @@ class Arrivals:
         slot, draft, text = found
         if text.stage is not Stage.CLOSED:
             self._meter.grow(slot, json_size(event.part) - text.size)
-            text.take(tidy_part(event.part), done=True)
-            self._closings.close_text(slot, draft, text)
+            self._closings.take_whole(slot, draft, text, tidy_part(event.part))
             self._announcer.advance(slot)
 
     def _annotation(self, event: AnnotationAdded) -> None:

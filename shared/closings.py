@@ -3,6 +3,7 @@
 Law: what was announced is closed once, from the inside out, and an item is kept as its `output_item.done` will show it.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from shared import item_events
@@ -15,10 +16,11 @@ from shared.texts import Stage, Text
 
 
 class Closings:
-    """Tells the ends of what slots hold."""
+    """Tells the ends of what slots hold. `skipped` is where faults of the upstream are counted."""
 
-    def __init__(self, slots: Slots, announcer: Announcer) -> None:
+    def __init__(self, slots: Slots, announcer: Announcer, skipped: Counter[str]) -> None:
         self._slots = slots
+        self._skipped = skipped
         self._meter = slots.meter
         self._announcer = announcer
 
@@ -75,5 +77,12 @@ class Closings:
                 text = draft.add(kind, None, len(self._slots) - 1)
                 self.settle(slot, draft, kind.field, gaps=True)
             if text.kind is kind and text.stage is not Stage.CLOSED:
-                text.take(part, done=True)
-                self.close_text(slot, draft, text)
+                self.take_whole(slot, draft, text, part)
+
+    def take_whole(self, slot: Slot, draft: Draft, text: Text, part: Wire) -> None:
+        """A part is whole. A text that was whole before stands; that they differ is worth counting."""
+        key = text.kind.text_key
+        if text.stage is Stage.WHOLE and key in part and part[key] != text.text:
+            self._skipped["text_changed"] += 1
+        text.take(part, done=True)
+        self.close_text(slot, draft, text)

@@ -153,7 +153,9 @@ class Draft:
         return item
 
     def finished(self, fields: Wire, status: str) -> Wire:
-        """The item for good. `fields` is what done said, `status` what stands where nobody gave one."""
+        """The item for good. `fields` is what done said, `status` what stands where nobody gave a final one."""
+        if fields.get("status") == "in_progress":
+            fields = {**fields, "status": status}
         item = {**self.known, **self._streamed(), **fields, "id": self.id, "type": self.type}
         match self.type:
             case "message":

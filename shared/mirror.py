@@ -54,7 +54,7 @@ class Mirror:
 
     def _delta(self, body: Wire) -> list[Unnumbered]:
         reflection = self._of(body["item_id"])
-        if reflection.upstreams:
+        if reflection.upstreams or reflection.closed:
             return []
         opening = [] if reflection.begun else [_opening(body)]
         gap = "\n" if reflection.begun and body["content_index"] != reflection.part else ""
@@ -66,7 +66,7 @@ class Mirror:
         reflection.upstreams = reflection.upstreams or not reflection.begun
         if reflection.upstreams or body["summary_index"] != 0:
             return True
-        reflection.closed = reflection.closed or name == f"{_PART}.done"
+        reflection.closed = reflection.closed or name.endswith(".done")
         return name not in _TOLD
 
     def _done(self, body: Wire) -> list[Unnumbered]:
@@ -76,7 +76,8 @@ class Mirror:
         place = {"item_id": item["id"], "output_index": body["output_index"]}
         events: list[Unnumbered] = []
         if (reflection.begun or shown is not item) and not reflection.closed and not reflection.upstreams:
-            part = (shown.get("summary") or [{"type": "summary_text", "text": ""}])[0]
+            parts = shown.get("summary") or [{"type": "summary_text", "text": _thoughts(item)}]
+            part = parts[0] if parts[0]["type"] == "summary_text" else {"type": "summary_text", "text": _thoughts(item)}
             if not reflection.begun:
                 events = [_opening(place), (f"{_TEXT}.delta", {**_place(place), "delta": part["text"]})]
             events.append((f"{_TEXT}.done", {**_place(place), "text": part["text"]}))
@@ -88,10 +89,13 @@ def mirrored(item: Wire) -> Wire:
     """The item as subscribers see it: the very same where there is nothing to mirror."""
     if item["type"] != "reasoning" or item.get("summary"):
         return item
+    thoughts = _thoughts(item)
+    return {**item, "summary": [{"type": "summary_text", "text": thoughts}]} if thoughts else item
+
+
+def _thoughts(item: Wire) -> str:
     texts = [part["text"] for part in item.get("content") or () if part["type"] == "reasoning_text"]
-    if not any(texts):
-        return item
-    return {**item, "summary": [{"type": "summary_text", "text": "\n".join(texts)}]}
+    return "\n".join(texts) if any(texts) else ""
 
 
 def _place(body: Wire) -> Wire:

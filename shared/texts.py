@@ -71,9 +71,12 @@ class Text:
         self.logprobs = self.logprobs or list(logprobs or ())
 
     def take(self, part: Wire, *, done: bool) -> None:
-        """What a part's event says. `added` shows a part before its text: its empties say nothing."""
+        """What a part's event says. `added` shows a part before its text: its empties say nothing.
+
+        A text that its own done gave stands: it may have been told.
+        """
         self.said |= {key: value for key, value in part.items() if done or value}
-        if done and self.kind.text_key in part:
+        if done and self.stage is Stage.OPEN and self.kind.text_key in part:
             self.replace(part[self.kind.text_key], part.get("logprobs"))
 
     def part(self) -> Wire:

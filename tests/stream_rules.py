@@ -103,8 +103,8 @@ def _check_part(prefix: str, verb: str, body: Wire, item: _Item) -> None:
         assert place[1] == sum(events == prefix for events, _ in item.parts), "parts count from 0"
         item.parts[place] = "added"
         item.part_types[place] = body["part"]["type"]
-        assert not body["part"].get("text")
-        assert not body["part"].get("refusal")
+        texts = [text for text, part in PART_TYPES.items() if part == body["part"]["type"]]
+        assert [body["part"][TEXTS[text][2]] for text in texts] == [""]
         if body["part"]["type"] == "output_text":
             assert body["part"]["annotations"] == body["part"]["logprobs"] == []
     else:
@@ -125,7 +125,7 @@ def _check_text(prefix: str, verb: str, body: Wire, item: _Item, event: PublicEv
     if prefix == "response.output_text":
         assert isinstance(body["logprobs"], list)
     if verb == "delta":
-        assert len(log_entry(event).field) == 2 or body["logprobs"]
+        assert len(log_entry(event).field) == 2 or body.get("logprobs") or " " in body["item_id"]
         item.texts.setdefault((prefix, index), []).append(body["delta"])
         return
     item.whole[prefix, index] = body[text_key]
