@@ -155,6 +155,7 @@ async def measure(house: House, load: Load) -> None:
     mine, its = multiprocessing.Pipe()
     reader = multiprocessing.get_context("spawn").Process(target=reference, args=(house.redis.url, ids, its))
     reader.start()
+    its.close()  # the reader's own is left: one that breaks is heard of
     before = usage(api)
     followers = [Follower(ids[number % load.responses]) for number in range(load.followers)]
     await asyncio.gather(*(connect(house.url, follower) for follower in followers))
