@@ -32,6 +32,7 @@ from shared.closings import Closings
 from shared.drafts import Draft, starting
 from shared.events import PublicEvent
 from shared.ids import new_item_id
+from shared.item_shape import item_id
 from shared.json_codec import Wire
 from shared.limits import Limits, Meter, json_size
 from shared.mirror import Mirror
@@ -153,8 +154,7 @@ class Accumulator:
         for position, item, found in matched:
             slot = found or self._slots.known(item)  # a snapshot may hold an item twice
             if slot is None:
-                own = item.get("id")
-                place = Place(position, own if isinstance(own, str) and own else new_item_id(item["type"]))
+                place = Place(position, item_id(item.get("id")) or new_item_id(item["type"]))
                 draft = Draft(item["type"], place.item_id or "", starting(item))
                 slot = self._slots.add(item["type"], place, draft, json_size(item))
                 self.repaired["only_in_terminal"] += 1

@@ -22,6 +22,15 @@ _TEXTS: Final = {
 _LISTS: Final = {"message": ("content",), "reasoning": ("content", "summary")}
 
 
+#: An id stands in every event about its item, so a long one would be multiplied. Real ones have about 60 characters.
+_LONGEST_ID: Final = 512
+
+
+def item_id(value: Any) -> str | None:
+    """What can be an item's id, else None."""
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_ID else None
+
+
 def well_formed(item: Wire) -> bool:
     """Whether an item's fields can be believed."""
     kind = item.get("type")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from shared.events import is_type_name
-from shared.item_shape import tidy, well_formed, well_formed_beside
+from shared.item_shape import item_id, tidy, well_formed, well_formed_beside
 from shared.json_codec import Wire, decode_foreign, decode_shallow, is_finite
 from shared.terminal_shape import ENDINGS, answered, failed, finished
 from shared.upstream_events import (
@@ -100,7 +100,7 @@ def _object(wire: Wire, key: str, reason: str) -> Wire:
 
 def _place(wire: Wire, part_key: str | None = None) -> Place:
     part_index = None if part_key is None else _index(wire, part_key)
-    return Place(_index(wire, "output_index"), _name(wire.get("item_id")), part_index)
+    return Place(_index(wire, "output_index"), item_id(wire.get("item_id")), part_index)
 
 
 def _logprobs(wire: Wire) -> list[Wire] | None:
@@ -125,8 +125,8 @@ def _text_done(wire: Wire, kind: TextKind) -> TextDone:
 
 
 def _item_place(wire: Wire, item: Any) -> Place:
-    own = (_name(item.get("id")) or _name(item.get("item_id"))) if isinstance(item, dict) else None
-    return Place(_index(wire, "output_index"), own or _name(wire.get("item_id")))
+    own = (item_id(item.get("id")) or item_id(item.get("item_id"))) if isinstance(item, dict) else None
+    return Place(_index(wire, "output_index"), own or item_id(wire.get("item_id")))
 
 
 def _item_added(wire: Wire) -> ItemAdded:
@@ -135,7 +135,7 @@ def _item_added(wire: Wire) -> ItemAdded:
         # That an item begins is still true; of a malformed one, nothing but its name is believed.
         if (kind := _name(item.get("type"))) is None:
             raise _Unreadable("malformed_item")
-        item = {"type": kind, "id": _name(item.get("id"))}
+        item = {"type": kind, "id": item_id(item.get("id"))}
     return ItemAdded(_item_place(wire, item), tidy(item))
 
 

@@ -26,8 +26,7 @@ class SseDecoder:
 
     def __init__(self, max_event_bytes: int) -> None:
         self._limit = max_event_bytes
-        self._line: list[bytes] = []  # pieces of the line that has not ended yet
-        self._line_bytes = 0
+        self._line = bytearray()  # of the line that has not ended yet
         self._data: list[bytes] = []  # `data` lines of the event that has not ended yet
         self._data_bytes = 0
         self._after_cr = False
@@ -42,21 +41,19 @@ class SseDecoder:
         events: list[bytes] = []
         if lines:
             if self._line:
-                lines[0] = b"".join([*self._line, lines[0]])
-                self._line = []
-                self._line_bytes = 0
+                lines[0] = bytes(self._line + lines[0])
+                self._line.clear()
             events = self._events(lines)
         if tail:
-            self._line.append(tail)
-            self._line_bytes += len(tail)
-            if self._line_bytes > self._limit:
+            self._line += tail
+            if len(self._line) > self._limit:
                 raise EventTooLarge(_TOO_LARGE)
         return events
 
     def end(self) -> list[bytes]:
         """The event that the end of the stream completes, if there is one."""
-        lines = [b"".join(self._line), b""]
-        self._line = []
+        lines = [bytes(self._line), b""]
+        self._line.clear()
         return self._events(lines)
 
     def _with_plain_ends(self, raw: bytes) -> bytes:
