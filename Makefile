@@ -39,7 +39,7 @@ bench: $(STAMPS)/dev
 	done
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The first Python that really runs and is new enough: a shim may stand for one that is not there.
