@@ -1,7 +1,8 @@
 """Reasoning told as a summary too, for clients that show nothing else of it. Pure.
 
 Law: the mirrored summary exists in what subscribers see and nowhere else: what is stored, and replayed, is what the
-upstream sent. An item has one mirrored part, its reasoning texts joined by LF; a summary that the upstream gives wins.
+upstream sent. An item has one mirrored part, its reasoning texts joined by LF. A summary that the upstream gives wins:
+at once where it comes before the reasoning; where it comes after, the mirror speaks until the item's end, which tells it.
 """
 
 from dataclasses import dataclass
@@ -14,17 +15,14 @@ from shared.json_codec import Wire
 _TEXT_DELTA: Final = "response.reasoning_text.delta"
 _PART: Final = "response.reasoning_summary_part"
 _TEXT: Final = "response.reasoning_summary_text"
-#: Of the upstream's own events about the mirrored part, those that the mirror has told in their place.
-_TOLD: Final = frozenset({f"{_PART}.added", f"{_TEXT}.delta"})
 
 
 @dataclass(slots=True)
 class _Reflection:
-    """What was told of one item's summary. `part` is the reasoning text that the last delta was of."""
+    """Who tells of one item's summary, once somebody does. `part` is the reasoning text that the last delta was of."""
 
     begun: bool = False
     upstreams: bool = False
-    closed: bool = False
     part: int | None = None
 
 
@@ -40,34 +38,31 @@ class Mirror:
         if name == _TEXT_DELTA:
             return [event, *self._delta(body)]
         if name.startswith((_PART, _TEXT)):
-            return [event] if self._is_told(name, body) else []
+            return [event] if self._is_upstreams(body) else []
         if name == ITEM_DONE and body["item"]["type"] == "reasoning":
             return self._done(body)
         return [event]
 
     def is_upstreams(self, event: PublicEvent) -> bool:
         """Whether an event of a log came from the upstream, rather than from a mirror, the ones before reflected."""
-        return not event.type.startswith((_PART, _TEXT)) or self._is_told(event.type, event.body)
+        return not event.type.startswith((_PART, _TEXT)) or self._is_upstreams(event.body)
 
     def _of(self, item_id: str) -> _Reflection:
         return self._items.setdefault(item_id, _Reflection())
 
     def _delta(self, body: Wire) -> list[Unnumbered]:
         reflection = self._of(body["item_id"])
-        if reflection.upstreams or reflection.closed:
+        if reflection.upstreams:
             return []
         opening = [] if reflection.begun else [_opening(body)]
         gap = "\n" if reflection.begun and body["content_index"] != reflection.part else ""
         reflection.begun, reflection.part = True, body["content_index"]
         return [*opening, (f"{_TEXT}.delta", {**_place(body), "delta": gap + body["delta"]})]
 
-    def _is_told(self, name: str, body: Wire) -> bool:
+    def _is_upstreams(self, body: Wire) -> bool:
         reflection = self._of(body["item_id"])
-        reflection.upstreams = reflection.upstreams or not reflection.begun
-        if reflection.upstreams or body["summary_index"] != 0:
-            return True
-        reflection.closed = reflection.closed or name.endswith(".done")
-        return name not in _TOLD
+        reflection.upstreams = not reflection.begun
+        return reflection.upstreams
 
     def _done(self, body: Wire) -> list[Unnumbered]:
         item = body["item"]
@@ -75,7 +70,7 @@ class Mirror:
         shown = mirrored(item)
         place = {"item_id": item["id"], "output_index": body["output_index"]}
         events: list[Unnumbered] = []
-        if (reflection.begun or shown is not item) and not reflection.closed and not reflection.upstreams:
+        if (reflection.begun or shown is not item) and not reflection.upstreams:
             parts = shown.get("summary") or [{"type": "summary_text", "text": _thoughts(item)}]
             part = parts[0] if parts[0]["type"] == "summary_text" else {"type": "summary_text", "text": _thoughts(item)}
             if not reflection.begun:

@@ -86,7 +86,12 @@ WHAT = {
     ),
     "the upstream's own summary at the end": (
         [rt_d(0, "rs_1", 0, "a"), done(0, reasoning("rs_1", "a", summary=[summed("s"), summed("t")])), T],
-        [(ADDED, ""), (DELTA, "a"), (DONE, "s"), (PART, "s"), (ADDED, ""), (DONE, "t"), (PART, "t")],
+        [(ADDED, ""), (DELTA, "a"), (DONE, "s"), (PART, "s")],
+        [summed("s"), summed("t")],
+    ),
+    "the upstream's own summary in two parts, and no end of the item": (
+        [rt_d(0, "rs_1", 0, "a"), rs_d(0, "rs_1", 0, "s"), rs_d(0, "rs_1", 1, "t"), T],
+        [(ADDED, ""), (DELTA, "a"), (DONE, "s"), (PART, "s")],
         [summed("s"), summed("t")],
     ),
     "cut": (
@@ -97,6 +102,11 @@ WHAT = {
     "no reasoning": ([ot_d(0, "msg_1", 0, "A"), T], [], None),
     "reasoning that says nothing": ([done(0, reasoning("rs_1", "")), T], [], []),
 }
+
+
+@pytest.mark.parametrize("story", [story for story, *_ in WHAT.values()], ids=WHAT.keys())
+def test_what_is_told_may_be_cut_too(story: list[Wire | None]) -> None:
+    test_a_log_cut_after_any_append_is_closed_legally(story)
 
 
 @pytest.mark.parametrize(("story", "told", "summary"), WHAT.values(), ids=WHAT.keys())
