@@ -2,7 +2,7 @@
 
 Law: the mirrored summary exists in what subscribers see and nowhere else: what is stored, and replayed, is what the
 upstream sent. An item has one mirrored part, its reasoning texts joined by LF. A summary that the upstream gives wins:
-at once where it comes before the reasoning; where it comes after, the mirror speaks until the item's end, which tells it.
+at once where it comes before the reasoning; where it comes after, the mirror speaks until the item's end tells it.
 """
 
 from dataclasses import dataclass
