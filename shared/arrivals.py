@@ -132,7 +132,7 @@ class Arrivals:
             self._skipped["late"] += 1
             return
         self._meter.add_apart(event.annotation)
-        text.annotations.append(event.annotation)
+        text.annotate(event.annotation)
         if slot.index is None:
             self._announcer.advance(slot)
         elif text.position is not None:

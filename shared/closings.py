@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from shared import item_events
 from shared.announcer import Announcer
-from shared.drafts import Draft, starting
+from shared.drafts import Draft, is_blank_message, starting
 from shared.json_codec import Wire
 from shared.limits import json_size
 from shared.output import Closed, Slot, Slots
@@ -56,7 +56,7 @@ class Closings:
             if text.stage is not Stage.CLOSED:
                 self.close_text(slot, draft, text)
         item = draft.finished(fields, status)
-        slot.state = Closed(draft, item)
+        slot.state = Closed(draft, item, is_blank_message(item))
         self._meter.weigh(slot, json_size(item))
 
     def fill(self, slot: Slot, closed: Closed, item: Wire) -> None:

@@ -51,6 +51,7 @@ class Draft:
     _by_position: dict[tuple[str, int], Text] = field(default_factory=dict)
     _fields: dict[str, _Field] = field(default_factory=dict)
     _open: dict[TextKind, list[Text]] = field(default_factory=dict)
+    _showing: set[Text] = field(default_factory=set)
 
     @property
     def announced(self) -> bool:
@@ -60,7 +61,7 @@ class Draft:
     @property
     def blank(self) -> bool:
         """A message that shows nothing but white space."""
-        return self.type == "message" and all(text.blank and not text.annotations for text in self.texts)
+        return self.type == "message" and not self._showing
 
     @property
     def nameless(self) -> bool:
@@ -92,7 +93,7 @@ class Draft:
         if own is None:
             own = self._fields[kind.field] = _Field(number if number <= items_before else 0)
         own.next_number = max(own.next_number, number + 1)
-        text = Text(kind, number)
+        text = Text(kind, number, showing=self._showing)
         heappush(own.waiting, (number, len(self.texts), text))
         self.texts.append(text)
         self._by_number[kind, number] = text

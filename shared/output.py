@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias, TypeVar
 
-from shared.drafts import Draft, is_blank_message, sole
+from shared.drafts import Draft, sole
 from shared.json_codec import Wire
 from shared.limits import Meter
 from shared.upstream_events import Place
@@ -23,10 +23,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """An item whose content is final. Its `output_item.done` is still to be said; `draft` tells what streamed."""
+    """An item whose content is final. Its `output_item.done` is still to be said; `draft` tells what streamed.
+
+    `blank`: it is a message of white space.
+    """
 
     draft: Draft
     item: Wire
+    blank: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,8 @@ class Slot:
     def noise(self) -> bool:
         """A message of white space, so far, that nobody saw."""
         match self.state:
-            case Draft():
+            case Draft() | Closed():
                 return self.index is None and self.state.blank
-            case Closed():
-                return self.index is None and is_blank_message(self.state.item)
             case _:
                 return False
 

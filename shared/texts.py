@@ -29,7 +29,7 @@ class Text:
     """One text of an item, and its part where it has one.
 
     `number` is the upstream's index, `position` ours: its place in the finished list, None while a lower one may come.
-    `said` are the fields of its part that part events gave.
+    `said` are the fields of its part that part events gave, `showing` those of the item's texts that show anything.
     """
 
     kind: TextKind
@@ -41,6 +41,7 @@ class Text:
     logprobs: list[Wire] = field(default_factory=list)
     annotations: list[Wire] = field(default_factory=list)
     said: Wire = field(default_factory=dict)
+    showing: set["Text"] = field(default_factory=set)
     _fragments: list[str] = field(default_factory=list)
 
     @property
@@ -61,13 +62,23 @@ class Text:
         self.streamed = True
         if self.blank and delta and not delta.isspace():
             self.blank = False
+            self.showing.add(self)
         if logprobs is not None:
             self.logprobs.extend(logprobs)
+
+    def annotate(self, annotation: Wire) -> None:
+        """One more annotation."""
+        self.annotations.append(annotation)
+        self.showing.add(self)
 
     def replace(self, text: str, logprobs: list[Wire] | None = None) -> None:
         """The whole text, as a `done` gave it."""
         self._fragments = [text]
         self.blank = not text.strip()
+        if self.blank and not self.annotations:
+            self.showing.discard(self)
+        else:
+            self.showing.add(self)
         self.logprobs = self.logprobs or list(logprobs or ())
 
     def take(self, part: Wire, *, done: bool) -> None:
