@@ -266,7 +266,7 @@ def test_a_flood_with_sigterm_again_and_again_loses_nothing_and_repeats_nothing(
     for patience in (0.0, 0.05, 0.15):
         worker = pool.start(concurrency=20, drain_timeout=5.0)
         time.sleep(patience)
-        pool.stop(worker)
+        pool.stop(worker, limit=20.0)
         assert (pool.started(), pool.held()) == (0, [])
         assert Counter(pool.noted("ran") + pool.queue.job_ids) == Counter(jobs)
     assert pool.noted("ran"), "the flood never began"
