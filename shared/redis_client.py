@@ -1,8 +1,7 @@
 """How the house talks to Redis: two kinds of client, and scripts called by their digest.
 
 * `connect`: short commands, those of one moment in one round trip; a bounded pool that waits for a free connection, a
-  finite timeout, two quick retries where a connection broke (every script of ours can be sent twice), none where Redis
-  is silent: that has taken its time already.
+  finite timeout, two quick retries (every script of ours can be sent twice).
 * `connect_blocking`: one connection for blocking reads; no retry by the library, a deadline past the longest block.
 
 Both speak RESP2, and give stream replies raw: the event log reads them on the hot path.
@@ -17,7 +16,6 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 
 from shared.batches import BatchingRedis
@@ -33,9 +31,7 @@ def connect(settings: Settings) -> Redis:
         settings,
         connections=settings.redis_connections,
         timeout=settings.redis_timeout,
-        retry=Retry(
-            ExponentialWithJitterBackoff(cap=0.4, base=0.05), retries=2, supported_errors=(RedisConnectionError,)
-        ),
+        retry=Retry(ExponentialWithJitterBackoff(cap=0.4, base=0.05), retries=2),
     )
 
 

@@ -1,6 +1,7 @@
 """What every test may ask for: one real Redis, settings with short times, and a Redis of one's own to break."""
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,13 @@ def _plain_environment() -> None:
     for name in list(os.environ):
         if name.startswith("REJOINDER_") or name == "REDIS_URL":
             del os.environ[name]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heard_interrupts() -> None:
+    """A run in the background of a shell ignores SIGINT, and so would every process that the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
