@@ -85,7 +85,8 @@ class _Channel:
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self.is_terminal = file.isatty()
-        self._console = Console(file=file, highlight=False) if self.is_terminal else None
+        # Nothing is wrapped, whatever the width; but rich would read COLUMNS, and show nothing where that is 0.
+        self._console = Console(file=file, highlight=False, width=80, height=25) if self.is_terminal else None
         self.at_line_start = True
         self.begins = True  # a piece of another tone than the last
 

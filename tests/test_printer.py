@@ -100,6 +100,14 @@ def test_on_one_terminal_they_are_set_apart_and_reasoning_is_dimmed(opened: Open
     assert plain(shown) == SCREEN
 
 
+def test_a_terminal_without_a_width_shows_everything(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    monkeypatch.setenv("LINES", "0")
+    terminal, read = opened("terminal")
+    Printer(terminal, terminal).show(Piece(Tone.ANSWER, f"One {'x' * 300}\n"))
+    assert plain(read()) == f"One {'x' * 300}\n"
+
+
 def test_a_notice_in_the_middle_of_a_reasoning_begins_a_line(opened: Open) -> None:
     (stdout, _), (stderr, read) = opened("pipe"), opened("file")
     printer = Printer(stdout, stderr)
