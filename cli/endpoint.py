@@ -4,6 +4,9 @@ Refused   the same request would be answered the same way again: for the user to
 Broken    it passes: a connection that broke, a server that is away or busy
 """
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import quote
 
@@ -18,6 +21,8 @@ _PASSING: Final = frozenset({408, 425, 429})
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Seconds for a connection, and for an answer that is no stream. A new response may wait for Redis.
 _TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+#: Seconds for the whole of such an answer, which could else come byte by byte for ever.
+_WHOLE: Final = 60.0
 
 
 class Refused(Exception):
@@ -29,10 +34,11 @@ class Refused(Exception):
 
 
 class Broken(httpx.TransportError):
-    """No answer, or no whole one, for now. `retry_after`: the seconds that the server asks to wait."""
+    """No answer, or no whole one, for now. `status` as above; `retry_after`: seconds that the server asks to wait."""
 
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+    def __init__(self, message: str, status: int = 0, retry_after: float = 0.0) -> None:
         super().__init__(message)
+        self.status = status
         self.retry_after = retry_after
 
 
@@ -42,7 +48,7 @@ def connect(address: str) -> httpx.AsyncClient:
         url = httpx.URL(address.strip())
     except httpx.InvalidURL:
         url = httpx.URL()
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.host or not 1 <= (80 if url.port is None else url.port) <= 65535:
         raise Refused("--url / REJOINDER_URL: write it like http://HOST:8700/v1")
     path = url.path.rstrip("/").removesuffix("/v1")
     return httpx.AsyncClient(
@@ -64,11 +70,14 @@ def path_of(response_id: str) -> str:
     return f"/v1/responses/{quote(response_id, safe='')}"
 
 
-async def ask(client: httpx.AsyncClient, method: str, path: str, body: Wire | None = None) -> Wire:
-    """The JSON object that answers. Raises `Refused`, and `httpx.TransportError` (`Broken` with a status)."""
+async def ask(
+    client: httpx.AsyncClient, method: str, path: str, body: Wire | None = None, *, within: float = _WHOLE
+) -> Wire:
+    """The JSON object that answers. Raises `Refused`, `httpx.TransportError`, and `Broken` for a status or too late."""
     headers = {} if body is None else {"content-type": "application/json"}
-    answer = await client.request(method, path, content=None if body is None else encode(body), headers=headers)
-    await check(answer)
+    async with _whole(within):
+        answer = await client.request(method, path, content=None if body is None else encode(body), headers=headers)
+        await check(answer)
     try:
         found = decode(answer.content)
     except ValueError:
@@ -82,12 +91,24 @@ async def check(answer: httpx.Response) -> None:
     """Raise `Refused` or `Broken` where an answer, read or not, is no success."""
     if answer.is_success:
         return
-    message = f"{answer.status_code} {_reason(await answer.aread()) or answer.reason_phrase}".strip()
+    async with _whole(_WHOLE):
+        reason = _reason(await answer.aread())
+    message = f"{answer.status_code} {reason or answer.reason_phrase}".strip()
     if answer.status_code >= 500 or answer.status_code in _PASSING:
-        raise Broken(message, _seconds(answer.headers.get("retry-after", "")))
+        raise Broken(message, answer.status_code, _seconds(answer.headers.get("retry-after", "")))
     if "openai-version" not in answer.headers:  # which every answer of Rejoinder's has
         message += " (no answer of Rejoinder's: is --url the address of vLLM itself, or of a proxy?)"
     raise Refused(message, answer.status_code)
+
+
+@asynccontextmanager
+async def _whole(within: float) -> AsyncGenerator[None, None]:
+    """Raise `Broken` where what is done in it takes longer, in seconds."""
+    try:
+        async with asyncio.timeout(within):
+            yield
+    except TimeoutError:
+        raise Broken(f"no whole answer within {within:g} s") from None
 
 
 def _reason(body: bytes) -> str:

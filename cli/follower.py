@@ -9,6 +9,7 @@ can't be streamed (foreground, or its event log has expired) is waited for; `end
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -121,10 +122,11 @@ class Follower:
             if self.ended is None and (self._failures or not streamed):
                 await self._look()
             if self.ended is None:
-                waited = asyncio.get_running_loop().time() - began
-                if not self._reached and waited > (self._patience.absent if away(fault) else self._patience.unreached):
+                limit = self._patience.absent if away(fault) else self._patience.unreached
+                left = math.inf if self._reached else began + limit - asyncio.get_running_loop().time()
+                if left <= 0:
                     raise Refused(unreached(self._client, fault))
-                await self._bide(fault)
+                await self._bide(fault, left)
 
     async def _connection(self) -> AsyncGenerator[Wire, None]:
         query = {"stream": "true"} | ({"starting_after": str(self.cursor)} if self.cursor >= 0 else {})
@@ -156,15 +158,15 @@ class Follower:
             self._say(f"Going on after event {number - 1}." if number else "Going on.")
         return True
 
-    async def _bide(self, fault: httpx.TransportError) -> None:
-        """Wait before the next try; the first one is made without a word."""
+    async def _bide(self, fault: httpx.TransportError, left: float) -> None:
+        """Wait before the next try, for no longer than is left in seconds; the first one is made without a word."""
         self._failures += 1
         if self._failures > 1 and not self._said:
             self._said = f"{why(fault)[:1].upper()}{why(fault)[1:]}"
             self._say(self._said if self._said.endswith(".") else f"{self._said}. Trying again.")
         told = fault.retry_after if isinstance(fault, Broken) else 0.0
         backoff = min(self._patience.first * 2 ** min(self._failures - 1, 30), self._patience.longest)
-        await asyncio.sleep(max(backoff, min(told, _LONGEST_WAIT)))
+        await asyncio.sleep(min(left, max(backoff, min(told, _LONGEST_WAIT))))
 
     async def _look(self) -> None:
         """Take the response as it is stored where it has ended: its events may not be there any more."""

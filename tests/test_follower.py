@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.endpoint import Refused, connect
+from cli.endpoint import Broken, Refused, ask, connect
 from cli.follower import Follower, Patience
 from shared.json_codec import Wire, encode
 
@@ -245,6 +245,34 @@ async def test_what_will_not_pass_is_told(script: list[Answer], stored: list[Ans
     assert str(refused.value) == says.format(url=url)
 
 
+@pytest.mark.parametrize("told", ["30", "9" * 20, "9" * 400])
+async def test_a_server_that_gave_nothing_yet_can_not_ask_for_more_patience_than_there_is(told: str) -> None:
+    began = time.monotonic()
+    async with serving([status(429, "Busy.", retry_after=told)], [RUNNING]) as (server, url):
+        with pytest.raises(Refused, match="429 c: Busy"):
+            await asyncio.wait_for(follow(url, []), 10)
+    assert FAST.unreached <= time.monotonic() - began < 5
+    assert len(server.cursors) == 2, "once more at the end of its patience"
+
+
+@pytest.mark.parametrize("code", [200, 404])
+async def test_an_answer_that_never_ends_is_given_up(code: int) -> None:
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD.format(code, "application/json", "").encode())
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    async with server, connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        with pytest.raises(Broken, match=r"no whole answer within 0\.3 s"):
+            await asyncio.wait_for(ask(client, "POST", "/v1/responses", {}, within=0.3), 5)
+    assert ask.__kwdefaults__ == {"within": 60.0}
+
+
 async def test_nobody_there() -> None:
     said: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -283,7 +311,7 @@ async def test_an_address_with_or_without_v1(address: str, root: str) -> None:
         assert str(client.build_request("GET", "/v1/models").url) == f"{root}/v1/models"
 
 
-@pytest.mark.parametrize("address", ["", "h:8700", "ftp://h", "http://", "http://h:x"])
+@pytest.mark.parametrize("address", ["", "h:8700", "ftp://h", "http://", "http://h:x", "http://h:65536", "http://h:0"])
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(Refused, match="--url / REJOINDER_URL"):
         connect(address)
