@@ -64,7 +64,10 @@ Concurrency = Annotated[int | None, _flag("concurrency", "N", "Turns that one wo
 
 
 def main() -> None:
-    """The console entry."""
+    """The console entry. What is said to a stderr that was closed goes nowhere, and no connection becomes file 2."""
+    if sys.stderr is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # it was closed
+        sys.stderr = os.fdopen(2, "w")
     app()
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import httpx
 
@@ -31,6 +31,7 @@ _INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: As many seconds to take leave of a response.
 _LEAVE: Final = 10.0
 
+T = TypeVar("T")
 #: What a command does with the API and the user's terminal; its exit code.
 Work: TypeAlias = Callable[[httpx.AsyncClient, Printer], Awaitable[int]]
 
@@ -75,32 +76,36 @@ def finish(printer: Printer, transcript: Transcript, response: Wire) -> int:
 async def staying(work: Awaitable[int], leave: Callable[[], Awaitable[None]]) -> int:
     """What `work` gives; after an interrupt, or where its output can't be read any more, `leave` comes before the end.
 
-    A second interrupt does not wait for it.
+    `leave` is cancelled by a second interrupt, or where it takes too long.
     """
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
     numbers = [number for number in _INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]  # as with nohup
-    for number in numbers:
-        loop.add_signal_handler(number, task.cancel)
     try:
-        return await task
+        return await _interruptible(work, numbers)
     except asyncio.CancelledError:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-        await _in_time(leave())
+        await _left(leave, numbers)
         return INTERRUPTED
     except OSError:
-        await _in_time(leave())
+        await _left(leave, numbers)
         raise
 
 
-async def _in_time(leave: Awaitable[None]) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(leave, _LEAVE)
+async def _interruptible(work: Awaitable[T], numbers: list[signal.Signals]) -> T:
+    task = asyncio.ensure_future(work)
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await task
+
+
+async def _left(leave: Callable[[], Awaitable[None]], numbers: list[signal.Signals]) -> None:
+    with suppress(asyncio.CancelledError, TimeoutError):
+        await _interruptible(asyncio.wait_for(leave(), _LEAVE), numbers)
 
 
 def run(command: str, url: str, work: Work) -> int:
     """Connect and work. What goes wrong becomes one line on stderr, and an exit code."""
+    if sys.stdout is None:  # it was closed
+        sys.stderr.write(f"rejoinder {command}: stdout is closed\n")
+        return _NOT_STARTED
     for file in (sys.stdout, sys.stderr):  # a terminal can't show every character; a pipe or a file takes all of them
         file.reconfigure(errors="replace", encoding=None if file.isatty() else "utf-8")  # type: ignore[union-attr]
     printer = Printer(sys.stdout, sys.stderr)
@@ -109,18 +114,24 @@ def run(command: str, url: str, work: Work) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
+        give_up_stdout()
         return _UNREAD
     except Refused as refusal:
         amiss = str(refusal)
     except httpx.TransportError as error:
         amiss = f"{why(error)} ({error})" if str(error) and str(error) != why(error) else why(error)
     except OSError as error:
+        give_up_stdout()
         amiss = error.strerror or type(error).__name__
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         amiss = f"an answer had not the shape that it should have ({type(error).__name__})"
     printer.fail(f"rejoinder {command}: {amiss}")
     return _NOT_STARTED
+
+
+def give_up_stdout() -> None:
+    """Let go what it did not take: Python would try once more at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _connected(url: str, work: Work, printer: Printer) -> int:
