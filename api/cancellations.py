@@ -26,7 +26,7 @@ class Cancellations:
 
     def __init__(self, takeover: Takeover, settings: Settings) -> None:
         self._takeover = takeover
-        self._patience = settings.lease + 2 * settings.redis_timeout  # as long as a running turn waits for Redis
+        self._patience = settings.outage_patience
 
     async def cancel(self, record: Record) -> Record:
         """The record once it has ended: as cancelled, or as it had ended before.

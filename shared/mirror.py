@@ -71,8 +71,9 @@ class Mirror:
         place = {"item_id": item["id"], "output_index": body["output_index"]}
         events: list[Unnumbered] = []
         if (reflection.begun or shown is not item) and not reflection.upstreams:
-            parts = shown.get("summary") or [{"type": "summary_text", "text": _thoughts(item)}]
-            part = parts[0] if parts[0]["type"] == "summary_text" else {"type": "summary_text", "text": _thoughts(item)}
+            part = next(iter(shown.get("summary") or ()), None)
+            if part is None or part["type"] != "summary_text":
+                part = {"type": "summary_text", "text": _thoughts(item)}
             if not reflection.begun:
                 events = [_opening(place), (f"{_TEXT}.delta", {**_place(place), "delta": part["text"]})]
             events.append((f"{_TEXT}.done", {**_place(place), "text": part["text"]}))

@@ -75,3 +75,8 @@ class Settings(BaseSettings):
     chat_template_kwargs: dict[str, TemplateKwargs] = {}
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def outage_patience(self) -> float:
+        """How long what can't be given up waits for a Redis that is away, seconds: past it a lease has run out."""
+        return self.lease + 2 * self.redis_timeout

@@ -33,7 +33,7 @@ class Publisher:
     def __init__(self, event_log: EventLog, settings: Settings) -> None:
         self._event_log = event_log
         self._interval = settings.flush_interval_ms / 1000
-        self._patience = settings.lease + 2 * settings.redis_timeout
+        self._patience = settings.outage_patience
         self._waiting: list[_Waiting] = []
         self._wake = asyncio.Event()
 
